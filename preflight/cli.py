@@ -135,7 +135,7 @@ def main(at_end: Callable[[int], None] | None = None) -> None:
         try:
             if stream is not None:
                 stream.flush()
-        except OSError:  # nobody reads on, or the disk is full
+        except OSError:  # the reader closed the pipe, or the disk is full
             status = status or 2
     if at_end is not None:
         at_end(status)

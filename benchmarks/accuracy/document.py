@@ -14,35 +14,38 @@ from benchmarks.accuracy.truth import Run
 
 INTRO = """# How accurate the device estimates are
 
-Made by `python -m benchmarks.accuracy`, which runs preflight and other tools on public measured runs. Each run is
-described as a Job from its source's own code (`benchmarks/accuracy/sources/`, with the file of each fact); what the
-source does not say stays unknown, and then preflight may refuse. The error is estimate / measured - 1.
+This page compares the estimates of preflight and of other tools with public measured runs.
+`python -m benchmarks.accuracy` writes it. Each run is described as a Job from its source's own code
+(`benchmarks/accuracy/sources/`, with the file of each fact). Values that the source does not state are unknown, and
+preflight may then refuse. The error is estimate / measured - 1.
 
-Tiers are compared only with themselves: *allocated* (and torchtune's *active*) and *reserved* are PyTorch's counters,
-*process* is what nvidia-smi shows, or reserved plus the context that the source measured. A tool that gives one figure
-and names no tier is compared with that figure in each. A tool refuses where it has no option for what was run.
+A figure is compared only with a figure of the same tier: *allocated* (and torchtune's *active*) and *reserved* are
+PyTorch's counters, *process* is the value of nvidia-smi, or reserved plus the context that the source measured. If a
+tool gives one figure without a tier, this figure is compared in every tier. A tool refuses a run if it has no option
+for it.
 """
 
 NOT_HELD_OUT = """
-These rows are what preflight was developed beside: mechanisms were learnt from them (that fitcheck's script keeps the
-logits through backward, that CUDA's softmax backward allocates a product of its own), and none was fitted to them. They
-are not held out. fitcheck's constants are fitted to the fitcheck rows of this table: on those it is at home.
+preflight was developed with these rows, so they are not held out: we learned from them, for example, that fitcheck's
+script keeps the logits through backward, and that CUDA's softmax backward allocates an additional product. No constant
+was fitted to them. The constants of fitcheck are fitted to the fitcheck rows of this table. For runs that preflight was
+not developed with, see [held-out runs](held-out.md).
 """
 
 CONTEXT = """## Context
 
-The CUDA context and libraries are not PyTorch's to count. Their size by GPU is data, `preflight/machines/gpus.json`,
-made from "memory in use" minus allocated minus reserved in public out-of-memory messages: 45 single-process ones lie
-between 0.09 and 0.75 GiB, median 0.34. The timm runs were measured with a script whose context and other uses of the
-GPU came to 1.8 to 1.9 GiB (the intercept over batch sizes of 570 runs); the figures here are preflight's own, without
-that knowledge.
+PyTorch does not count the CUDA context and the libraries. Their size by GPU is in `preflight/machines/gpus.json`. It is
+"memory in use" minus allocated minus reserved in public out-of-memory messages: 45 messages with a single process have
+values between 0.09 and 0.75 GiB, median 0.34. The timm runs were measured with a script whose context and other uses of
+the GPU were 1.8 to 1.9 GiB (the intercept over batch sizes of 570 runs). The figures here are preflight's own and do
+not use this value.
 """
 
 INTERVALS = """## Do the intervals hold?
 
-An interval promises to hold 90 % of measured runs. The last column says what 90 % of the votes ask for where each
-source has one vote; the column before it, what share of a source's rows an interval holds that was made of the other
-sources alone (-: there is no other).
+90 % of measured runs should lie inside the interval. The last column is the interval that contains 90 % of the runs if
+each source has one vote. The column before it is the share of a source's rows inside an interval that was made from the
+other sources (-: there is no other source).
 """
 
 SOURCES = """## Sources
@@ -59,9 +62,9 @@ SOURCES = """## Sources
 
 ORDERS = """## Lengths in another order
 
-Where every batch has a length of its own, reserved memory hangs on the order in which the lengths come: a batch longer
-than all before it finds no cached block that is large enough. Five jobs of ms-swift's table, each replayed with eight
-draws of a hundred lengths like its data set's (`python -m benchmarks.accuracy.orders`):
+If batches differ in length, reserved memory depends on the order of the lengths: a batch that is longer than all before
+it finds no cached block that is large enough. The table has five jobs of ms-swift's table, each replayed with eight
+random draws of a hundred lengths like those of its data set (`python -m benchmarks.accuracy.orders`):
 """
 
 
@@ -77,7 +80,7 @@ def text(runs: Sequence[Run], peers: Sequence[Peer], found: Measured, judged: Se
         *report.tiers(found.scores, tools),
     ]
     if len(tools) > 1:
-        lines += ["## Beside other tools\n", *report.comparison(found.scores)]
+        lines += ["## Compared with other tools\n", *report.comparison(found.scores)]
     if judged:
         lines += ["## Fitted or died\n", *report.fitted(judged, confusion(judged))]
     lines += [*_own_gpu(runs, found), "## The worst rows\n", *report.worst(found.scores, _phases(found))]
@@ -85,7 +88,10 @@ def text(runs: Sequence[Run], peers: Sequence[Peer], found: Measured, judged: Se
     if orders:
         lines += [ORDERS, *report.table(HEADS, orders)]
     lines += ["## What preflight refuses\n", *report.refusals(found.scores)]
-    lines += ["## Not scored\n", "Nobody states which figure these are, or they were cut off by the GPU's size.\n"]
+    lines += [
+        "## Not scored\n",
+        "The source does not state the tier of the figure, or the GPU's size limited it.\n",
+    ]
     lines += [*report.unscored(runs), CONTEXT, SOURCES]
     return "\n".join(lines).replace("\n\n\n", "\n\n")
 

@@ -1,12 +1,12 @@
-"""Why rows are far off: what is known of a row's source, said beside the worst rows. Mechanisms, no adjustments."""
+"""Probable reasons of large errors, shown in the table of the worst rows. They change no figure."""
 
 from __future__ import annotations
 
 import re
 
 _REMARKS: tuple[tuple[str, str], ...] = (
-    (r"litgpt-rt.*nf4", "a constant of about 150 MiB beside quantised weights, whatever the model"),
-    (r"torchtune-llama3.2-3b-adam8", "which 8-bit AdamW was run is not said"),
+    (r"litgpt-rt.*nf4", "about 150 MiB in addition to quantised weights, for every model"),
+    (r"torchtune-llama3.2-3b-adam8", "the source does not say which 8-bit AdamW was run"),
     (r"torchtune-.*8xa100",
      "compiled: Inductor keeps less than the model does that runs operator by operator"),
     (r"torchtune-", "torchtune's own model code: norms, rotary embeddings and loss are not transformers'"),
@@ -23,11 +23,11 @@ _REMARKS: tuple[tuple[str, str], ...] = (
 
 
 REPORTS = {
-    "vicunarlhf6-t4": "alpaca-lora's own settings, which others ran on such a GPU; the report has no figure",
+    "vicunarlhf6-t4": "alpaca-lora's own settings, which other users ran on such a GPU; the report has no figure",
 }
-"""What is known of reports that are judged wrongly."""
+"""Probable reasons of wrong verdicts on reports."""
 
 
 def remark(run_id: str) -> str:
-    """What is known of a row; empty where nothing is."""
+    """The probable reason of a row's error; empty if none is known."""
     return next((text for pattern, text in _REMARKS if re.match(pattern, run_id)), "")

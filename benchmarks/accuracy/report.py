@@ -29,7 +29,7 @@ def percent(value: float | None, signed: bool = False) -> str:
 
 
 def overview(scores: Sequence[Score]) -> Iterator[str]:
-    """A line per family and tier for preflight, beside the best of the other tools on the rows that both answer."""
+    """One line per family and tier: preflight, and the best other tool on the rows that both answer."""
     found = duels(scores, NAME)
     rows = []
     for tier, kind in sorted({(score.tier, score.run.kind) for score in scores}):
@@ -78,11 +78,11 @@ def _cells(found: Summary) -> Sequence[str]:
 
 
 def comparison(scores: Sequence[Score]) -> Iterator[str]:
-    """Where preflight is first on the rows that it shares with a tool, and where it is not."""
+    """Compares the median errors of preflight and of each other tool, on the rows that both answer."""
     found = duels(scores, NAME)
     behind = [duel for duel in found if not duel.first]
     yield (
-        f"On rows that both answer, preflight's median error is the smaller in {len(found) - len(behind)} of "
+        f"On rows that both answer, preflight's median error is the smaller one in {len(found) - len(behind)} of "
         f"{len(found)} pairs of a tool and a family within a tier.{' It is not in:' if behind else ''}\n"
     )
     yield from table(("tier", "family", "tool", "rows", "preflight", "the tool"), map(_duel, behind))
@@ -90,7 +90,10 @@ def comparison(scores: Sequence[Score]) -> Iterator[str]:
     yield from table(("tier", "family", "tool", "rows", "preflight", "the tool"), map(_duel, found))
     yield "</details>\n"
     only = _alone(scores)
-    yield f"preflight answers {only[0]} figures that no other tool answers; others answer {only[1]} that it refuses.\n"
+    yield (
+        f"preflight estimates {only[0]} figures that no other tool estimates. "
+        f"Other tools estimate {only[1]} figures that preflight refuses.\n"
+    )
 
 
 def _duel(duel: Duel) -> Sequence[str]:
@@ -120,7 +123,7 @@ def fitted(judged: Sequence[Judged], found: Confusion) -> Iterator[str]:
     )
     wrong = [one for one in judged if one.verdict == ("fits" if one.incident.died else "exceeds")]
     yield from table(
-        ("judged wrongly", "outcome", "verdict", "what is known of it"),
+        ("judged wrongly", "outcome", "verdict", "probable reason"),
         [(o.incident.id, "died" if o.incident.died else "worked", o.verdict, _doubt(o)) for o in wrong],
     )
     reasons = Counter(_general(one.why) for one in judged if one.verdict == "unknown")
@@ -137,14 +140,14 @@ def _doubt(judged: Judged) -> str:
 
 
 def worst(scores: Sequence[Score], phases: dict[str, str], count: int = WORST) -> Iterator[str]:
-    """preflight's largest errors, with what is known of them."""
+    """preflight's largest errors, with their probable reasons."""
     found = sorted(answered(scores, NAME), key=lambda score: -abs(score.error))[:count]
     rows = [
         (s.run.id, s.tier, f"{s.measured / MIB:,.0f}", f"{(s.estimate or 0) / MIB:,.0f}", percent(s.error, True),
          "yes" if s.inside else "no", phases.get(s.run.id, ""), remark(s.run.id))
         for s in found
     ]  # fmt: skip
-    head = ("run", "tier", "measured, MiB", "estimate, MiB", "error", "inside", "phase", "what is known of it")
+    head = ("run", "tier", "measured, MiB", "estimate, MiB", "error", "inside", "phase", "probable reason")
     yield from table(head, rows)
 
 
@@ -168,13 +171,13 @@ def refusals(scores: Sequence[Score]) -> Iterator[str]:
 
 
 def _general(why: str) -> str:
-    """A reason without what differs from model to model of a kind."""
+    """A reason without the parts that differ between models of one kind."""
     why = re.sub(r" \(near: .*?\)", "", why)
     return re.sub(r"(detectron2|mmdet|timm):\S+", r"\1's models", why)
 
 
 def unscored(runs: Sequence[Run]) -> Iterator[str]:
-    """Rows whose tier nobody states."""
+    """Rows whose source does not state the tier."""
     found = Counter((run.source, run.stated) for run in runs if not run.measured)
     yield from table(("rows", "source", "what the source says the figure is"),
                      [(str(n), *why) for why, n in found.most_common()])  # fmt: skip

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.accuracy.unseen`: docs/held-out.md, the figures and verdicts that are held out, on one page."""
+"""`python -m benchmarks.accuracy.unseen` writes docs/held-out.md: the held-out figures and verdicts on one page."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from benchmarks.accuracy.measure import measure
 from benchmarks.accuracy.tool import Preflight
 
 PAGE = Path(__file__).parents[2] / "docs" / "held-out.md"
-INTRO = """# Runs that preflight was not developed beside
+INTRO = """# Held-out runs
 
-Made by `python -m benchmarks.accuracy.unseen`. Public figures of training runs, and reports of runs that died or
-worked, each described as a Job from what its source states and its program fixes (`benchmarks/accuracy/public/`),
-before preflight was run on it. Nothing was adjusted to them, and no row was taken out for being off.
+This page shows the errors of preflight on runs that it was not developed with: public figures of training runs, and
+reports of runs that died or worked. `python -m benchmarks.accuracy.unseen` writes it. Each run was described as a Job
+from its source and its program (`benchmarks/accuracy/public/`) before preflight was run on it. Nothing was adjusted to
+these runs, and no row was removed because of its error.
 
-Some are not held out any more, since what they showed was then built: Hugging Face's table of bert-large (softmax and
-kernels of old torch), torchtitan (FSDP that gathers in 16 bits, the parallel loss; first errors -4 to +19 %), the rows
-of mmaction2 with flow and TimeSformer (channels, attention written out; refused and -31 % at first), and one row of
-images and text. A row's quality: A, program and figure are exact; B, a setting is inferred; C, a length or the counter
-is vague.
+Some rows are not held out any more, because preflight was extended after they were seen: Hugging Face's table of
+bert-large (softmax and kernels of old torch), torchtitan (FSDP that gathers in 16 bits, the parallel loss; first errors
+-4 to +19 %), the rows of mmaction2 with flow and TimeSformer (channels, attention without a fused kernel; refused and
+-31 % at first), and one row of images and text.
+
+The quality of a row: A, program and figure are exact; B, a setting is inferred; C, a length or the counter is vague.
 """
-SHIPPED = """Here with the laws that ship alone (`--shipped`): what would have to be traced is refused, or unknown.
+SHIPPED = """These results use only the shipped laws (`--shipped`). Models that need a trace are refused, or unknown.
 """
 REPORTS = """## Fitted or died
 
-More dead runs are said to fit than the 2 % that [the other reports](accuracy.md) keep to, and where what is unknown
-here is traced, one in six: whoever writes a report leaves things out, and a program holds what its settings do not
-show.
+More of the runs that died are judged "fits" than the target of 2 %, which [the other reports](accuracy.md) reach. If
+models without a shipped law are traced, it is one in six. Reports leave out settings, and programs hold memory that no
+setting shows.
 """
 
 

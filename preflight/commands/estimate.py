@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says about the job."""
+    """The options about the job on the command line."""
 
     overrides: dict[str, Value]
     gpu: str | None
@@ -132,7 +132,7 @@ def command(
 
 
 def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
-    """Notes for the JSON: what the figures leave out."""
+    """Notes for the JSON: memory that the figures do not include."""
     if found.device is None:
         reason = found.reasons.get("device", "")
         notes: tuple[str, ...] = (f"device: {reason}",) if reason else ()

@@ -40,7 +40,7 @@ def command(
     """Explain why a job died: the limit that it hit, when, which figures mislead, and what to change.
 
     LOGS are the files of the job: its output (slurm-*.out, .err), dmesg or journalctl -k, sacct (columns, -P, --json)
-    or seff, kubectl describe, or the log of a search. - is standard input, and a directory stands for its logs.
+    or seff, kubectl describe, or the log of a search. - is standard input, and a directory means its logs.
     preflight runs nothing, except sacct if there are no LOGS.
 
     Exit status: 1 if a cause was found, 0 if the logs have none, 2 if something cannot be read.

@@ -26,14 +26,14 @@ _WORDS: dict[str, bool | float | None] = {
 
 
 class JsonDocument(TreeDocument):
-    """A parsed JSON file; see TreeDocument for what it answers."""
+    """A parsed JSON file; see TreeDocument for its methods."""
 
     def reparse(self, source: Source) -> JsonDocument:
         return parse_json(source)
 
 
 def parse_json(source: Source) -> JsonDocument:
-    """A JSON file as `json.loads` reads it. Raises DocumentError with the place of what is wrong."""
+    """A JSON file as `json.loads` reads it. Raises DocumentError with the place of the error."""
     scanner = _Scanner(source)
     start = scanner.space(0)
     root = scanner.value(start, 1)

@@ -58,7 +58,7 @@ class PythonDocument:
         return Span(self._offset(line, getattr(node, "col_offset", 0)), self._offset(end_line, end_column))
 
     def text(self, node: ast.AST) -> str:
-        """The node as it is written."""
+        """The node's text in the source."""
         span = self.span(node)
         return self.source.text[span.start : span.end]
 

@@ -1,4 +1,4 @@
-"""Edits of YAML and JSON by splice. Each edit is read back, and does only what was asked, before it is returned."""
+"""Edits of YAML and JSON by splice. Each edit is read back: it must make the requested change and no other."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s
 
 
 class YamlDocument(TreeDocument):
-    """A parsed YAML file; see TreeDocument for what it answers."""
+    """A parsed YAML file; see TreeDocument for its methods."""
 
     def reparse(self, source: Source) -> YamlDocument:
         return parse_yaml(source, self.version)

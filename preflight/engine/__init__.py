@@ -1,1 +1,1 @@
-"""The arrows in their order, from files to findings: targets, settings, suppressions, the baseline."""
+"""The engine, from files to findings: targets, settings, suppressions, the baseline."""

@@ -1,7 +1,7 @@
-"""The promise between verdicts and findings: a study exceeds if and only if an error says so.
+"""Checks that verdicts and findings agree: a study exceeds if and only if an error says so.
 
-The rules about memory keep it; nothing repairs it afterwards. It holds of what the rules found, before the user's
-settings take findings out, lower their severity or leave rules out. The tests ask it of every project that they check.
+The rules about memory must keep this promise; no code repairs it afterwards. It is about the findings before the user's
+settings remove findings, lower their severity or switch rules off. The tests check it for every project.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ SIDES = ("device", "host")
 
 
 def exceeding(result: StudyResult) -> frozenset[str]:
-    """The sides that exceed what there is, in the one job of a study or in the worst of any part of a search.
+    """The sides (device, host) that exceed, in the one job of a study or in the worst of any part of a search.
 
-    A search in which a combination exceeds has a worst one that does, so that the counts need no look of their own.
+    If a combination of a search exceeds, the worst one does too, so the counts need no separate check.
     """
     points = [result.space.worst, *(verdict.worst for verdict in result.space.boxes)]
     return frozenset(side for point in points for side in _sides(point.estimates))
@@ -56,7 +56,7 @@ def disagreements(studies: Sequence[StudyResult], findings: Sequence[Finding]) -
 def _names(finding: Finding, index: int, result: StudyResult) -> bool:
     """Whether an error names the verdict of a study: where, which settings, and how many bytes of how many.
 
-    One that several studies of a file share is said once, for the first of them.
+    An error that several studies of a file share is reported once, for the first of them.
     """
     if finding.origin is None or not finding.settings or finding.interval is None or finding.capacity is None:
         return False
@@ -68,7 +68,7 @@ def _names(finding: Finding, index: int, result: StudyResult) -> bool:
 
 
 def _figures(result: StudyResult) -> Iterator[tuple[int, int | None]]:
-    """What the worst job needs on each side, of what."""
+    """The need of the worst job and the capacity, for each side."""
     found = result.space.worst.estimates
     if found.device is not None:
         yield found.device.process.expected, found.device.capacity

@@ -1,4 +1,4 @@
-"""What a program asks preflight: a check of files, a Job, an estimate of it. No file is written, nothing is printed."""
+"""The Python interface: check files, make a Job, estimate it. It writes no file and prints nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def check(
     set: Mapping[str, Value] | None = None, select: Iterable[str] = (), ignore: Iterable[str] = (),
     trust: Iterable[str] = (), cwd: Path | None = None,
 ) -> Outcome:  # fmt: skip
-    """What `preflight check PATHS` finds: a report for each project, with its findings and studies.
+    """Runs `preflight check PATHS`: a report for each project, with its findings and studies.
 
     `set` gives Job fields by dotted names, as `--set` does; relative paths start at `cwd`. Sizes are bytes. Raises
-    PreflightError for what the command ends with status 2 for: a path, a GPU, a rule or a field that there is none of,
-    and broken settings. What is wrong in the files is a finding.
+    PreflightError where the command ends with status 2: an unknown path, GPU, rule or field, and broken settings. A
+    mistake in the files is a finding.
     """
     from preflight.engine import check as engine
     from preflight.engine.files import batches
@@ -53,11 +53,11 @@ def job_of(fields: Mapping[str, object]) -> Job:
 
 
 def estimate(job: Job, machine: str | None = None) -> Estimates:
-    """The memory of one Job, in bytes: what one GPU and what one node holds of it.
+    """The memory of one Job, in bytes: on one GPU and on one node.
 
     `machine` names a GPU; None: the one of `job.machine`, if it states any. A side that cannot be known is None, and
     `reasons` says why. Models without a law that preflight knows are traced where torch is installed. Raises
-    PreflightError for a GPU that nobody knows.
+    PreflightError for an unknown GPU.
     """
     from preflight.engine.estimator import Estimator
 

@@ -22,11 +22,11 @@ from preflight.vocabulary.outcome import Report
 VERSION = 1
 Key = tuple[str, str, str]
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""What Python makes of bytes in a file's name that are not UTF-8; JSON holds it as an escape, and gives it back."""
+"""Surrogates: how Python decodes bytes in a file's name that are not UTF-8. JSON escapes them and restores them."""
 
 
 def key_of(finding: Finding, path: str) -> Key:
-    """What identifies a finding across runs; `path` as the baseline names it."""
+    """The identity of a finding across runs; `path` is relative to the baseline."""
     route = finding.origin.route if finding.origin is not None else None
     return finding.rule, path, ".".join(map(str, route)) if route else ",".join(finding.settings)
 
@@ -101,7 +101,7 @@ class Baseline:
         return sorted(key for key, count in self.known.items() if count > taken[key])
 
     def notes(self) -> tuple[str, ...]:
-        """What to tell the user about stale entries."""
+        """A message to the user about stale entries."""
         return tuple(
             f"the baseline lists {rule} in {path}{f' at {key}' if key else ''}, which is gone: write it anew"
             for rule, path, key in self.stale()

@@ -1,7 +1,7 @@
-"""Whether a bound from below is certain: whether what it rests on was read, or taken because no file says it.
+"""Whether a lower bound is certain: whether its settings were read, or assumed because no file states them.
 
-A bound ("at least 100 GiB") is the states of the whole model. It is as certain as its sharding, its precision, and what
-is trained: a launch that no file shows may shard the states over a cluster.
+A bound ("at least 100 GiB") is the states of the whole model. It is as certain as its sharding, its precision, and the
+set of trained parameters: a launch that no file shows may shard the states over a cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONFIGURING = ("accelerate", "deepspeed")
 """Launchers that take the sharding from a file of theirs, accelerate from one in the user's home if none is named."""
 
 RESTS = ("train.peft.method", "train.quantization.type", "train.frozen", "parallel.offload")
-"""Settings whose lack is taken for "no", and which may make the states a small part of what they are without."""
+"""Settings whose absence means "no", and with which the states may be much smaller."""
 
 AUTO_DTYPE = (5,)
 """From this release on transformers loads a checkpoint in the type that it was saved in (migration guide of v5,
@@ -32,7 +32,7 @@ AUTO_DTYPE = (5,)
 
 
 def as_read(study: Study, estimate: Estimate) -> Estimate:
-    """`estimate`, whose bounds from below say "exceeds" only where nothing that they rest on was guessed."""
+    """`estimate`, whose lower bounds give "exceeds" only if none of their settings was assumed."""
     doubt = _doubt(study)
     guessed = any(_by_default(box.fields, "train.precision") for box in study.boxes)
 
@@ -47,7 +47,7 @@ def as_read(study: Study, estimate: Estimate) -> Estimate:
             train = job.train.model_copy(update={"precision": "bf16"})
             half = estimate(job.model_copy(update={"train": train})).device
             if half is None or half.verdict != "exceeds":
-                why = "nothing says in which precision the weights are loaded, and in bf16 they may fit"
+                why = "the precision of the loaded weights is not stated, and in bf16 they may fit"
                 return replace(found, device=_unsure(device, why))
         return found
 
@@ -59,7 +59,7 @@ def _unsure(device: DeviceEstimate, why: str) -> DeviceEstimate:
 
 
 def _doubt(study: Study) -> str:
-    """What the states rest on that was not read, in words; empty where all of it was."""
+    """The settings of the states that were not read, in words; empty if all were read."""
     for box in study.boxes:
         for name in RESTS:
             bound = box.fields.get(name)
@@ -71,7 +71,7 @@ def _doubt(study: Study) -> str:
 
 
 def _launch_read(study: Study) -> bool:
-    """Whether what starts the program was read, or has no say in how its model is sharded."""
+    """Whether the launch of the program was read, or cannot change how its model is sharded."""
     framework = study.facts.get("framework")
     if study.program is not None and framework is not None and framework.value in OWN_LAYOUT:
         return True

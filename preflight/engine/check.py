@@ -1,4 +1,4 @@
-"""The arrows, in order: files to studies, estimates, findings, fixes. What goes wrong on the way becomes a finding."""
+"""Runs a check: files to studies, estimates, findings, fixes. An error on the way becomes a finding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from preflight.vocabulary.values import Cause, Choices, Domain, Origin, Range, S
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says about a check."""
+    """The options of a check on the command line."""
 
     gpu: str | None = None
     machine: str | None = None
@@ -47,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Setup:
-    """What stays the same when files are read again on a copy: paths, options, machines, rules."""
+    """The parts of a check that stay the same when files are read again on a copy: paths, options, machines, rules."""
 
     named: tuple[str, ...]
     walked: tuple[str, ...]
@@ -57,7 +57,7 @@ class Setup:
     enabled: frozenset[str]
     tracing: Tracing
     estimators: dict[Gpu | None, Estimator] = field(default_factory=dict, compare=False)
-    """What was estimated stays known when the files are read again."""
+    """Estimates, kept when the files are read again."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class Analysis:
 
 
 def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tuple[Project, Setup]:
-    """The project and what to ask of it; without `rules` its studies only. Raises PreflightError for unknown names."""
+    """The project and how to check it; without `rules` its studies only. Raises PreflightError for unknown names."""
     options = replace(options, trust=named_by_user(options.trust))
     known = registry.rules(options.trust) if rules else {}
     enabled = registry.enabled(batch.settings, options.select, options.ignore, known) if rules else frozenset()
@@ -161,7 +161,7 @@ def _time_over(found: Analysis, findings: Iterable[Finding], whole: bool, asked:
 
 
 def analyse(project: Project, asked: Setup) -> Analysis:
-    """Files to studies to findings, fixes left out: what is run again on a copy with edits."""
+    """Files to studies to findings, without fixes. This part runs again on a copy with edits."""
     from preflight.study.build import build
 
     return _judged_all(*build(asked.paths, project, asked.options.set, asked.progress), project, asked)
@@ -248,7 +248,7 @@ def job_at(box: Box, assignment: Mapping[str, Value]) -> Job:
 
 
 def jobs_of(box: Box, most: int) -> list[Job] | None:
-    """The different Jobs of a box; None where there are more than `most`, or nobody knows how many."""
+    """The different Jobs of a box; None if there are more than `most`, or an unknown number."""
     from preflight.space.jobs import JobMaker
 
     maker, axes = JobMaker(box), box.memory_axes
@@ -284,7 +284,7 @@ def smallest(device: DeviceEstimate | None) -> Gpu | None:
 
 
 def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
-    """What the rules say about one study; a rule that raises is reported and the others go on."""
+    """Findings of the rules about one study. A rule that raises is reported, and the others continue."""
     for rule in asked.rules:
         own = replace(case, options=registry.options_of(rule, case.settings))
         for finding in _said(rule, case, partial(rule().check, own)):
@@ -297,7 +297,7 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
 
 
 def _of_run(cases: Sequence[Case], asked: Setup) -> Iterator[Finding]:
-    """What the rules say about all studies together."""
+    """Findings of the rules about all studies together."""
     for rule in asked.rules if cases else ():
         options = registry.options_of(rule, cases[0].settings)
         own = [replace(case, options=options) for case in cases]

@@ -1,4 +1,4 @@
-"""Both sides of a job's memory, estimated for one GPU and remembered."""
+"""Estimates device and host memory of jobs for one GPU, and remembers the estimates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Estimator:
-    """What the search space and the rules ask for; equal jobs are estimated once."""
+    """Estimates for the search space and the rules. Equal jobs are estimated once."""
 
     gpu: Gpu | None
     tracing: Tracing = TRACE
@@ -41,7 +41,7 @@ class Estimator:
         return self._full[key]
 
     def _estimates(self, job: Job) -> Estimates:
-        """Device and host of one job, and what keeps one of them from being known."""
+        """Device and host estimate of one job, and the reasons if one of them is unknown."""
         from preflight.memory import device as side
 
         device, host = side.estimate(job, self.gpu, self.tracing), self._host(job)
@@ -77,8 +77,8 @@ class Estimator:
         return estimate_host(job, job.model.parameters, bound=bound, tracing=self.tracing)
 
     def sides(self, full: Callable[[Job], Estimates]) -> tuple[Side, Side]:
-        """Device and host as the search space judges them. `full`: the estimate whose word counts where no bound is
-        known; that of `self.full`, or what of it is certain."""
+        """Device and host as the search space judges them. `full`: the estimate to use if no bound is known: that of
+        `self.full`, or its certain part."""
         from preflight.memory.host.estimate import limit_of
         from preflight.space.grid import Side
 
@@ -128,7 +128,7 @@ def _missing_device(job: Job) -> list[str]:
 
 
 def tracing_of(settings: Settings, root: Path, trust: Trust) -> tuple[Tracing, tuple[str, ...]]:
-    """Whether and with which interpreter models may be traced, and what the user should know of it.
+    """The tracing policy: whether models may be traced, with which interpreter, and a note for the user.
 
     `root` is the directory of the settings. Starting a program that they name is running what came with the project, so
     the user has to trust it by name; the user's own settings may name another. Tracing itself imports torch and

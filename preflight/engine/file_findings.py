@@ -1,4 +1,4 @@
-"""Findings about files instead of studies: what cannot be read, what nobody recognises, what we failed on."""
+"""Findings about files instead of studies: unreadable files, files that no dialect recognises, internal errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED = 3
 
 
 def crash(what: str, error: BaseException, origin: Origin | None) -> Finding:
-    """A bug of ours as a finding; the traceback is for those who ask for it. What Python itself refuses is not ours."""
+    """An internal error as a finding; the traceback is shown on request. A limit of Python is no internal error."""
     if origin is not None and (why := too_much(error)):
         return Finding("invalid-config", Severity.error, Confidence.high, f"{what}: it {why}", origin)
     return Finding(
@@ -93,7 +93,7 @@ def refused(skipped: Iterable[Skipped], found: Iterable[Finding], named: Collect
 
 
 def _malformed(one: Skipped, project: Project) -> tuple[Problem, ...]:
-    """Why nobody recognises a file that was named: often it only cannot be parsed."""
+    """Why no dialect recognises a file that was named: often it cannot be parsed."""
     if one.kind != "unrecognised":
         return ()
 
@@ -112,7 +112,7 @@ def _malformed(one: Skipped, project: Project) -> tuple[Problem, ...]:
 
 
 def _sure(path: str, project: Project) -> bool:
-    """Whether a reader claims a file that cannot be parsed to the end (a template, say, belongs to nobody)."""
+    """Whether a reader claims a file that cannot be parsed to the end (no reader claims a template)."""
     from preflight.dialects import recognise
 
     try:
@@ -126,7 +126,7 @@ def _sure(path: str, project: Project) -> bool:
 
 
 def notes(skipped: Iterable[Skipped], named: Collection[str]) -> Iterator[str]:
-    """What happened to files that nobody named and that leave no finding, the first few by name."""
+    """Notes about files that the user did not name and that have no finding; the first few by name."""
     left = [one for one in skipped if one.kind == "unreadable" and one.path not in named and "." in one.path]
     yield from (f"{one.path} was left out: {one.reason}" for one in left[:_NAMED])
     if len(left) > _NAMED:

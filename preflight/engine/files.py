@@ -116,7 +116,7 @@ def checkout(root: Path) -> Path | None:
 
 
 def _root(path: Path, start: Path, settings_file: Path | None, cwd: Path) -> Path:
-    """Where a file's project begins: its settings, else its repository, else the cwd above it, else what was named."""
+    """The root of a file's project: of its settings, else its repository, else the cwd above it, else `start`."""
     if settings_file is not None:
         return real(settings_file.parent)
     folder = path.parent

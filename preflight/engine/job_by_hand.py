@@ -1,7 +1,7 @@
-"""A Job that somebody wrote by hand: the spellings of libraries and the short forms that mean one thing only.
+"""A Job written by hand: accepts the spellings of libraries, and short forms with only one meaning.
 
-Files of frameworks are read by their dialects; this is for `preflight estimate JOB.json` and `--set`. What is no value
-of its field is left as it is, for the Job's own schema to refuse by name.
+Files of frameworks are read by their dialects; this is for `preflight estimate JOB.json` and `--set`. An invalid
+value is not changed, so that the Job's own schema refuses it by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from preflight.vocabulary.values import Unknown, frozen, thawed
 SHORT: Mapping[str, str] = {
     "model": "name", "machine": "gpu", "parallel": "strategy", "train.quantization": "type", "train.peft": "method",
 }  # fmt: skip
-"""Groups that a single text stands for: {"model": "gpt2"}."""
+"""Groups that can be given as a single text: {"model": "gpt2"}."""
 METHODS: Mapping[str, str] = {"full": "none", "no": "none", "prefix": "prefix-tuning", "prompt": "prompt-tuning"}
 """Adapters by other names than peft's PeftType; those are taken in any case, with dashes."""
 
@@ -107,7 +107,7 @@ def _flat(data: Mapping[str, object], prefix: str, known: tuple[str, ...]) -> It
 
 
 def completed(values: Mapping[str, object]) -> dict[str, object]:
-    """The same in the Job's spelling, with what a spelling says besides. Raises UsageError."""
+    """The same in the Job's spelling, with the other fields that a spelling decides. Raises UsageError."""
     found = {field: stated(field, value) for field, value in values.items()}
     name = values.get("train.optimizer")
     if isinstance(name, str):
@@ -132,7 +132,7 @@ def completed(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _ultralytics_defaults(values: Mapping[str, object]) -> dict[str, object]:
-    """What Ultralytics' trainer does unless it is told otherwise."""
+    """The defaults of Ultralytics' trainer."""
     batch = values.get("train.batch_size")
     found: dict[str, object] = {"train.precision": "fp16-mixed", "train.copies.ema": 1}
     if isinstance(batch, int) and batch > 0:
@@ -152,11 +152,11 @@ def stated(field: str, value: object) -> object:
 
 
 _HEAD = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|Model)$")
-"""What a class of transformers says after the model's name: LlamaForCausalLM, GPT2LMHeadModel, BertModel."""
+"""The ends of class names in transformers: LlamaForCausalLM, GPT2LMHeadModel, BertModel."""
 
 
 def _architecture(value: str) -> str:
-    """The model type of a class that has a law; else the text as it is."""
+    """The model type of a class that has a law; else the unchanged text."""
     name, heads = _HEAD.subn("", value)
     if not heads:
         return value

@@ -1,7 +1,7 @@
 """The rules: found through the entry point group `preflight.rules`.
 
 A value is a module with a tuple RULES, or a package: then every module of it holds one rule, whose name is the file's
-(`gpu_memory_tight.py` holds `gpu-memory-tight`). Folders and modules whose names begin with "_" hold what rules share.
+(`gpu_memory_tight.py` holds `gpu-memory-tight`). Folders and modules whose names begin with "_" hold shared code.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def summaries() -> dict[str, str]:
 
 
 def _modules() -> Iterator[Added]:
-    """The entry points. Where preflight is not installed its own rules stand beside it, under `rules/`."""
+    """The entry points. If preflight is not installed, its own rules are in `rules/` of the same folder."""
     found = installed(RULES)
     home = Path(__file__).resolve().parents[2] / "rules"
     if OWN_PACKAGE not in {one.value for one in found} and home.is_dir():
@@ -126,7 +126,7 @@ def enabled(
 ) -> frozenset[str]:
     """Names of the rules to run: what the command line selects, else the settings, else all but previews.
 
-    What is ignored on either side is left out. Raises UsageError or SettingsError for a name that is no rule's.
+    Rules that either of them ignores are left out. Raises UsageError or SettingsError for a name that is no rule's.
     """
 
     def checked(names: Iterable[str], where: str) -> set[str]:

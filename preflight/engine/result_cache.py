@@ -1,8 +1,8 @@
-"""One `preflight check`, answered from what was kept, or kept for the next time.
+"""The result cache of `preflight check`: returns the kept result of an unchanged run, or keeps a new one.
 
-What is kept is what a run said, together with all that it asked (`system.observed`). The name of a file is a hash of
-the question: the words of the command line, the current directory, this Python, the variables and the streams that
-decide what is said. It is an answer as long as everything that was read, looked for, listed and imported is the same.
+A result has the output of a run, and everything that the run observed (`system.observed`): files that it read, looked
+for, listed and imported. The name of its file is a hash of the command line, the current directory, this Python, and
+the variables and streams that change the output. The result is valid as long as all observations are the same.
 
 This module is imported before everything else of preflight, and answers without the rest.
 """
@@ -45,7 +45,7 @@ class Run:
         self.shown: Shown = streams.listen()
 
     def keep(self, status: int) -> None:
-        """Keeps what this run said, where the same would be said again."""
+        """Keeps the output of this run, if the same run would give the same output."""
         if status not in _SAYS or self.record.flaws:
             return
         packages = _observe_code()
@@ -78,7 +78,7 @@ def answered(words: Sequence[str]) -> None:
 
 
 def begin(words: Sequence[str]) -> dict[str, Any] | None:
-    """What was kept for a command line: what to show, and the exit status. None: the check has to be made."""
+    """The kept result of a command line: output and exit status. None: the check has to run."""
     global _run, _refused
     if "--no-cache" in words:
         _refused = "--no-cache was given"
@@ -101,7 +101,7 @@ def begin(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def end(status: int) -> None:
-    """Keeps what the run said, if it is to be kept. A disk that is full or not to be written ends nothing."""
+    """Keeps the output of the run, if it may be kept. A full or read-only disk is no error."""
     if _run is not None:
         with suppress(OSError):
             _run.keep(status)
@@ -113,7 +113,7 @@ def refused() -> str:
 
 
 def only(why: str) -> None:
-    """This run's answer is not kept: it does something beside saying what it found."""
+    """The result of this run is not kept: the run does more than report."""
     observed.not_final(why)
 
 
@@ -164,7 +164,7 @@ def _question(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _look(stream: Any) -> list[object] | None:
-    """What a stream makes of a text: whether it is a terminal, how wide, and its encoding."""
+    """The properties of a stream that change the output: whether it is a terminal, its width, its encoding."""
     if stream is None or stream.closed:
         return None
     size = None

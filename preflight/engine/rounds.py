@@ -31,7 +31,7 @@ class Fixed:
 
 
 def fixed(project: Project, asked: Setup, unsafe: bool, view: Callable[[Report], Report]) -> Fixed:
-    """Applies what may be applied, in memory. `view` leaves findings out that somebody decided about.
+    """Applies the allowed fixes, in memory. `view` leaves out findings that the user ignores.
 
     Fixes of one round touch no study in common, so each stands as it was proved; the rest is proved anew.
     """

@@ -17,7 +17,7 @@ from preflight.vocabulary.settings import MAPPINGS, Settings
 from preflight.vocabulary.values import brief
 
 FILE = "preflight.toml"
-"""Its top level is what `[tool.preflight]` is in pyproject.toml; it wins over a pyproject.toml beside it."""
+"""Its top level is the same as `[tool.preflight]` in pyproject.toml; it overrides one in the same folder."""
 
 
 def load(start: Path) -> tuple[Settings, Path | None]:
@@ -109,7 +109,7 @@ def _glob(pattern: str, where: str) -> None:
 
 
 def _first(error: ValidationError) -> str:
-    """`.key: what is wrong` for the first of pydantic's complaints."""
+    """`.key: reason` for the first of pydantic's errors."""
     details = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in details["loc"])
     if details["type"] == "extra_forbidden":

@@ -1,4 +1,4 @@
-"""Findings that somebody has decided about: comments in the files, globs in the settings, a baseline of old ones."""
+"""Suppression of findings: by comments in the files, by globs in the settings, by a baseline of old ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ignore:
     span: Span
     """The comment up to its bracket."""
     whole: Span
-    """What goes when the comment goes: to the line's end, with the blanks before it, or the line itself."""
+    """The span to delete with the comment: to the line's end, with the blanks before it, or the whole line."""
 
 
 def ignores(source: Source) -> list[Ignore]:
@@ -85,7 +85,7 @@ def _quoted(before: str) -> bool:
 
 
 def _target(source: Source, line: int) -> int:
-    """The line that a comment of its own speaks of: the next one that is not a comment or empty."""
+    """The line that a comment on a separate line is about: the next one that is not a comment or empty."""
     for number in range(line + 1, source.line_count + 1):
         text = source.line(number)
         if text.strip() and not _LONE.match(text):

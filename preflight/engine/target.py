@@ -1,4 +1,4 @@
-"""Where a study will run: --machine, then --gpu, then what the script asks for, then the settings."""
+"""The machine or GPU of a study: from --machine, else --gpu, else the request of the script, else the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user said about machines, looked up once: on the command line, and in the settings."""
+    """The machines that the user named, on the command line and in the settings, looked up once."""
 
     machine: Cluster | None = None
     gpu: Gpu | None = None
@@ -31,7 +31,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Target:
-    """Where one study runs; None where nobody said."""
+    """The machine or GPU of one study; None if it is not stated."""
 
     gpu: Gpu | None = None
     cluster: Cluster | None = None
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was assumed about it, where the user did not say better."""
+        """Assumptions about it that the user did not replace."""
         return self.allocation.notes if self.allocation is not None and self.gpu == self.allocation.gpu else ()
 
 
@@ -174,7 +174,7 @@ def placed(study: Study, target: Target) -> Study:
 
 
 def _requested(fields: Mapping[str, Bound], given: Const | None, cluster: Cluster | None) -> dict[str, Bound]:
-    """The memory that the cluster gives for what the request says of it: cores are given whole, nodes may be."""
+    """The memory that the cluster gives for a request. Cores are always allocated whole, nodes sometimes."""
     name = "machine.memory_limit"
     bound = fields.get(name)
     if given is None or cluster is None or bound is None or bound.source is not Source.request:

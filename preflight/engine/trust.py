@@ -1,7 +1,7 @@
-"""What a project's files may name: what lies in its checkout, and what the user trusts by name.
+"""Trust: a project's files may only name files of its checkout, and files that the user trusts by name.
 
-Real paths decide, so neither a symbolic link nor `..` leads out of the checkout. Starting a program is stricter than
-reading a file: nothing in a checkout is started unless the user names it.
+Real paths are compared, so neither a symbolic link nor `..` leads out of the checkout. Starting a program is stricter
+than reading a file: no program in a checkout is started unless the user names it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from preflight.vocabulary.values import Value
 
 @dataclass(frozen=True)
 class Trust:
-    """The checkout whose files speak, and the places that `--trust` and the user's own settings name."""
+    """The checkout, and the trusted paths of `--trust` and of the user's own settings."""
 
     root: Path
     places: tuple[Path, ...] = ()
@@ -33,23 +33,23 @@ class Trust:
         return full.is_relative_to(self.root) or any(full.is_relative_to(real(place)) for place in self.places)
 
     def starts(self, path: Path) -> bool:
-        """Whether a program that the project names may be started: it, or a directory that it lies in, is trusted.
+        """Whether a program that the project names may be started: it, or a directory that contains it, is trusted.
 
-        Its name is not followed: the `python` of an environment is a link to the system's, and starts with what lies
-        beside the link.
+        Its name is not followed: the `python` of an environment is a link to the system's, and starts with the files
+        next to the link.
         """
         place = place_of(path)
         return any(place == one or (observed.is_dir(one) and place.is_relative_to(real(one))) for one in self.places)
 
 
 def trust_in(root: Path, named: Iterable[str]) -> Trust:
-    """What the files of a project at `root` may name. `named`: what the user does, from the current directory."""
+    """The trust in a project at `root`. `named`: trusted paths of the user, relative to the current directory."""
     top = checkout(real(root)) or real(root)
     return Trust(top, tuple(place_of(Path(os.path.expanduser(one))) for one in named))
 
 
 def place_of(path: Path) -> Path:
-    """Where a path leads, its last name not followed."""
+    """The real path, except that its last name is not followed if it is a link."""
     path = Path(os.path.abspath(path)) if not path.is_absolute() else path
     if path.name in ("", ".."):
         return real(path)
@@ -62,17 +62,17 @@ def named_by_user(options: Iterable[str]) -> tuple[str, ...]:
 
 
 def laws_of(stated: Mapping[str, Value]) -> tuple[str, ...]:
-    """The law that the command line names with `--set`: a user who names a file means it."""
+    """The law that the command line names with `--set`. A file that the user names is trusted."""
     law = stated.get("model.law")
     return (law,) if isinstance(law, str) else ()
 
 
 def refuse_outside(settings: Settings, trust: Trust) -> None:
-    """Raises SettingsError where a project's settings state a model that lies outside of it on this machine.
+    """Raises SettingsError if a project's settings state a model outside the project.
 
-    What a job or a program names is what it loads, wherever that is, and its config.json is read; settings have no such
-    reason.
+    A job or a program may name a model anywhere, because it loads that model: its config.json is read. Settings have no
+    such reason.
     """
     path = settings.set.get("model.path")
     if isinstance(path, str) and observed.exists(path) and not trust.reads(Path(path)):
-        raise SettingsError(f"set.model.path: {path} lies outside the project: it is not read without --trust {path}")
+        raise SettingsError(f"set.model.path: {path} is outside the project: it is not read without --trust {path}")

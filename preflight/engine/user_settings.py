@@ -1,4 +1,4 @@
-"""The user's own settings, of every project: what a checked tree may not decide. A file in the user's own directory."""
+"""The user's own settings for all projects, which a checked tree cannot change: a file in the user's directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "settings.toml"
 
 
 class UserSettings(BaseModel):
-    """What a user allows everywhere."""
+    """The settings of a user for all projects."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
     interpreter: str | None = Field(default=None, description="A Python with torch, by an absolute path.")
@@ -47,7 +47,7 @@ def _read(path: Path) -> UserSettings:
 
 
 def _refuse_what_others_write(path: Path) -> None:
-    """Raises SettingsError for a file, or its directory, that somebody else owns or may write."""
+    """Raises SettingsError for a file, or its directory, that another user owns or may write."""
     full = real(path)
     if not observed.is_file(full):
         raise SettingsError(f"{path}: not a regular file")

@@ -29,7 +29,7 @@ def frontier(job: Job, estimate: Callable[[Job], Estimates]) -> list[Row]:
 
 
 def _rows(job: Job, field: str, estimate: Callable[[Job], Estimates]) -> list[Row]:
-    """A row for each usual length of a field; nothing where the estimate does not hang on it."""
+    """A row for each usual length of a field; empty if the estimate does not depend on it."""
     rows: list[Row] = []
     for length in LENGTHS:
         row = _row(job, field, length, estimate)
@@ -51,7 +51,7 @@ def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Est
     return Row(length, largest, tuple(needs))
 
 
-# --- a measured figure beside the estimate ---------------------------------------------------------------------------
+# --- comparison of a measured figure with the estimate ---------------------------------------------------------------
 
 VARIANTS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("train.gradient_checkpointing", (True, False)),
@@ -101,7 +101,7 @@ def _explanation(field: str, value: object, device: DeviceEstimate, other: Devic
 STATES = ("weights", "gradients", "optimizer")
 
 SHORT = 16
-"""Tokens whose activations are nothing beside any model's states."""
+"""Tokens whose activations are negligible compared with any model's states."""
 
 
 def states(job: Job, device: DeviceEstimate, estimate: Callable[[Job], Estimates]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What edits changed in a study besides their intent: fields, axes, settings, the request."""
+"""Unintended changes of edits in a study: fields, axes, settings, the request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ computes. Whether batch and accumulation may change is decided by the rule that 
 
 @dataclass(frozen=True)
 class Intent:
-    """What edits are meant to do."""
+    """The intended changes of edits."""
 
     changes: tuple[Change, ...]
     edits: tuple[Edit, ...]
@@ -74,7 +74,7 @@ class Difference:
 
 
 def differences(before: Study, after: Study, intent: Intent) -> Iterator[Difference]:
-    """What changed between two readings of a study, except what was meant to change."""
+    """The changes between two readings of a study, except the intended ones."""
     if before.program != after.program or not _same_files(before, after, intent):
         yield Difference("the files that belong together")
     yield from _requests(before.request, after.request, intent)

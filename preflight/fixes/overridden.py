@@ -1,4 +1,4 @@
-"""Whether an unread file or command line may override what a fix edits, so that the fix would change nothing.
+"""Whether an unread file or command line may override the edited value, so that the fix would change nothing.
 
 A class that builds its own command line (LightningCLI, jsonargparse) takes every argument from files and flags. A
 launch may name a file of settings that was not read. In both cases the run may not use the defaults in the program.

@@ -59,7 +59,7 @@ class Prover:
         self.found, self.again = found, again
         self._checked: dict[frozenset[tuple[str, str]], CheckResult] = {}
         self._compared: list[tuple[CheckResult, Intent, list[Difference]]] = []
-        """Many findings ask for one change of a shared file: what it does to each study is looked at once."""
+        """Cache: many findings need the same change of a shared file, and its effect on each study is computed once."""
         self.launches = Launches(found)
         self._before = Counter(_key(finding) for finding in found.findings)
 
@@ -140,7 +140,7 @@ class Prover:
         return all(now[key] <= self._before[key] for key in severe)
 
     def _differences(self, after: CheckResult, intent: Intent, own: int | None) -> list[Difference] | None:
-        """What else changed in the studies that read an edited file; None if there are now other studies."""
+        """Other changes in the studies that read an edited file; None if the studies are no longer the same."""
         if len(after.studies) != len(self.found.studies):
             return None
         changed = [
@@ -160,5 +160,5 @@ class Prover:
 
 
 def _key(finding: Finding) -> _Key:
-    """What identifies a finding before and after an edit that moves it."""
+    """The identity of a finding before and after an edit that moves it."""
     return finding.rule, finding.study, finding.settings, finding.origin.path if finding.origin is not None else ""

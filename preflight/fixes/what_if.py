@@ -1,4 +1,4 @@
-"""What an edit of a study's files could change, and the job after it: helpers for rules that propose changes."""
+"""Possible edits of a study's files, and the job after them: helpers for rules that propose changes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def write_text(project: Project, path: str, text: str) -> None:
     """
     full = real(project.root / path)
     if not full.is_relative_to(project.root):
-        raise NotWritten(f"{path} was not written: it lies outside the project")
+        raise NotWritten(f"{path} was not written: it is outside the project")
     try:
         source = project.source(path)
         old = (_BOM if source.bom else b"") + source.text.encode("utf-8")
@@ -40,7 +40,7 @@ def write_text(project: Project, path: str, text: str) -> None:
 
 
 class _Changed(Exception):
-    """The file on disk is not what was read."""
+    """The file on disk has changed since it was read."""
 
 
 def _replace(full: Path, old: bytes, new: bytes) -> None:

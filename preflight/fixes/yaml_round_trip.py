@@ -61,7 +61,7 @@ def prove(source: Source, edits: Iterable[Edit], read_as: ReadAs = "1.1") -> Non
 
 
 class _Differs(Exception):
-    """What differs, and its offset in the text after the edits."""
+    """The difference, and its offset in the text after the edits."""
 
     def __init__(self, what: str, at: int) -> None:
         super().__init__(what)
@@ -128,7 +128,7 @@ class _Part:
 
     @property
     def frame(self) -> tuple[str, str, str, str, str]:
-        """What must stay when an edit rewrites a piece of the part's text."""
+        """The properties that an edit of a part of the text must not change."""
         return self.kind, self.role, self.style, self.tag, self.anchor
 
     @property
@@ -136,7 +136,7 @@ class _Part:
         return self.kind == "scalar" and not (self.text or self.style or self.tag or self.anchor)
 
     def written(self, spans: Iterable[Span]) -> bool:
-        """Whether it lies wholly within one of the spans."""
+        """Whether it is completely within one of the spans."""
         if self.kind == "document":
             return False
         if self.empty:
@@ -151,7 +151,7 @@ class _Text:
     """Each with its offset."""
 
     def outside(self, spans: Sequence[Span]) -> list[int]:
-        """The indices of the parts that lie outside the edited spans."""
+        """The indices of the parts outside the edited spans."""
         return [index for index, part in enumerate(self.parts) if not part.written(spans)]
 
 

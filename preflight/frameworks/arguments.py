@@ -48,7 +48,7 @@ def _flat(document: TreeDocument | None, top: Mapping[str, Value], at: Route) ->
 
 
 def given_by(words: Sequence[Word]) -> dict[str, Expr]:
-    """What a command line says by name: `--a.b 1`, `--a=1`, `--flag`, `a.b=1`; several values make a list.
+    """The named arguments of a command line: `--a.b 1`, `--a=1`, `--flag`, `a.b=1`; several values make a list.
 
     Names have underscores for hyphens, as every parser of these tools has them; texts are read as YAML scalars.
     """
@@ -85,7 +85,7 @@ def _whole(expr: Expr) -> Expr:
 
 
 def _read(expr: Expr) -> Expr:
-    """A word's text as a number, a yes or no, or text; an expression of the shell stays as it is."""
+    """A word's text as a number, a yes or no, or text; an expression of the shell is not changed."""
     if not isinstance(expr, Const) or not isinstance(expr.value, str):
         return expr
     return Const(read_scalar(expr.value), expr.origin)

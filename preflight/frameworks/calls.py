@@ -1,4 +1,4 @@
-"""What the calls of a program say of a Job: bindings of its fields, facts, links to files, problems."""
+"""Reads a Job from the calls of a program: bindings of its fields, facts, links to files, problems."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Versions = tuple["str | None", "str | None"]
 
 @dataclass(frozen=True)
 class CallFacts:
-    """What the calls of one program say. `trains`: whether the program trains a model."""
+    """The result for the calls of one program. `trains`: whether the program trains a model."""
 
     bindings: tuple[Binding, ...] = ()
     facts: tuple[Fact, ...] = ()
@@ -93,7 +93,7 @@ def read_calls(
 
 
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
-    """What reached calls say; of the rest only fields and facts that those do not set."""
+    """Results of the reached calls. Other calls add only fields and facts that those do not set."""
     fields, names = (
         {binding.field for binding in first.bindings if binding.rank != Rank.default},
         {f.name for f in first.facts},
@@ -313,7 +313,7 @@ def _is_trainer(record: CallRecord) -> bool:
 
 
 def _framework(calls: Sequence[CallRecord]) -> list[Fact]:
-    """What runs the steps: the most specific first."""
+    """The trainers, the most specific first."""
     tests: tuple[tuple[str, Callable[[CallRecord], bool]], ...] = (
         ("trl", lambda r: r.name.startswith("trl.") and r.method.endswith("Trainer")),
         ("transformers-trainer", _makes_trainer),

@@ -1,4 +1,4 @@
-"""Commands that train without a program of the project: what they run, with which file and which settings.
+"""Commands that train without a program of the project: their tool, their file and their settings.
 
 `tune run RECIPE --config x.yaml k=v`, `litgpt finetune_lora CHECKPOINT --train.micro_batch_size 2`, `swift sft ...`,
 `llamafactory-cli train x.yaml`, `trl sft --config x.yaml`, `axolotl train x.yaml`, `yolo train model=x.pt`; and the
@@ -66,7 +66,7 @@ def copied(name: str, source: str) -> bool:
 
 
 def started(name: str, words: Sequence[Word], launch: Launch, request: Request | None) -> Started | None:
-    """What a command starts; None if it trains nothing."""
+    """The launch of a command; None if it trains nothing."""
     if name == "yolo":
         settings = training(words)
         words = () if settings is None else (Word("", Const("train")), *settings)

@@ -22,7 +22,7 @@ _WRAPPERS = {
 _VERSIONS = {"FullyShardedDataParallel": 1, "FSDP": 1, "fully_shard": 2}
 _ARGUMENTS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters",
               "reshard_after_forward", "forward_prefetch", "limit_all_gathers")  # fmt: skip
-"""Arguments of the wrappers that decide what they hold: keys of parallel.options."""
+"""Arguments of the wrappers that decide their memory: keys of parallel.options."""
 _MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 """accelerate's ways to put layers on all GPUs that one process sees."""
 STAGES: Mapping[int, str] = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
@@ -58,7 +58,7 @@ def _devices(record: CallRecord) -> list[Binding]:
 
 
 def _options(record: CallRecord) -> dict[str, Expr]:
-    """Job field -> what a wrapper's call says of its buffers; only plain values count."""
+    """Job field -> the value that a wrapper's call gives to its buffers; only plain values count."""
     given = {f"parallel.options.{name}": record.argument(name) for name in _ARGUMENTS}
     options = {field: expr for field, expr in given.items() if expr is not None and _plain(constant(expr))}
     if record.method in _VERSIONS:

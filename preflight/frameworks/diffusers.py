@@ -1,4 +1,4 @@
-"""What tables/diffusers.toml cannot say in rows: models that stay on the GPU with the one that is trained."""
+"""diffusers: models that stay on the GPU with the trained one, which tables/diffusers.toml cannot express."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _vae(args: Arguments, script: Script, names: list[str]) -> list[str]:
 
 
 class Script(TypedDict, total=False):
-    """What one script does; diffusers.json explains the keys."""
+    """The properties of one script; diffusers.json explains the keys."""
 
     method: str | None
     resolution: int

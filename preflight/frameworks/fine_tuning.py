@@ -1,4 +1,4 @@
-"""What the tables of LLaMA-Factory, ms-swift, axolotl and Unsloth cannot say in rows.
+"""LLaMA-Factory, ms-swift, axolotl and Unsloth: rules that their tables cannot express.
 
 The first two pass transformers' own arguments on, with defaults and rules of their own.
 """

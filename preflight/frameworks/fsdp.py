@@ -120,7 +120,7 @@ def is_fsdp(top: Mapping[str, Value]) -> bool:
 
 
 def fsdp_file(args: Arguments, found: Found) -> None:
-    """FSDP's settings in a file of their own."""
+    """FSDP's settings in a separate file."""
     found.bindings += fsdp_details(args.given, None)
 
 
@@ -133,7 +133,7 @@ def member(expr: Expr) -> Expr:
 
 
 def fsdp_objects(record: CallRecord) -> list[Binding]:
-    """What a wrapper, a plugin or a strategy is given as objects: CPUOffload(...), MixedPrecision(...), policies, and
+    """Objects that a wrapper, a plugin or a strategy gets: CPUOffload(...), MixedPrecision(...), policies, and
     members of torch's enumerations."""
     names = ("sharding_strategy", "backward_prefetch", "fsdp_version", "activation_checkpointing")
     given = {name: member(expr) for name in names if (expr := record.argument(name)) is not None}

@@ -1,4 +1,4 @@
-"""What the launch adds to a program: accelerate's environment, and data parallelism of several processes."""
+"""Settings that a launch adds to a program: accelerate's environment, and data parallelism of several processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence
 
 
 def environment_of(launch: Launch) -> dict[str, Expr]:
-    """The environment that the program sees: what the script exports, and what the launcher sets for each process."""
+    """The program's environment: variables that the script exports, and those that the launcher sets."""
     found = dict(launch.environment)
     total = launch.total_ranks
     if total is None and launch.ranks_per_node is not None:
@@ -93,7 +93,7 @@ def launch_links(call: Call | None, project: Project) -> Iterator[Link]:
             yield Link("config", posixpath.normpath(target), origin=expr.origin)
 
 
-# What tables/accelerate.toml cannot say in rows.
+# Rules that tables/accelerate.toml cannot express.
 
 
 def processes(args: Arguments, found: Found) -> None:

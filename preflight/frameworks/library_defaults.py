@@ -1,4 +1,4 @@
-"""Arguments of transformers' Trainer and of TRL's by name: what was given, else the library's default."""
+"""Arguments of transformers' Trainer and of TRL's, by name: the given value, else the library's default."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ FP32 = Const("fp32")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How a Trainer uses its arguments: what makes its evaluation keep logits, and whether it evaluates anyway."""
+    """How a Trainer uses its arguments: when its evaluation keeps logits, and whether it always evaluates."""
 
     evaluates: bool = False
     compute_metrics: Expr = NO
     reduces_logits: bool = False
-    """preprocess_logits_for_metrics is given: what is kept is its result (usually an argmax), not the logits."""
+    """preprocess_logits_for_metrics is given: its result (usually an argmax) is kept, not the logits."""
     peft: bool = False
     base: Expr = FP32
     """Precision when neither bf16 nor fp16 is asked for: the weights' own."""
     task: str | None = None
-    """What the model is trained for, where that is known: only language models have logits to save."""
+    """The task of the model, if known: only language models have logits to save."""
 
 
 ANY = Use()
@@ -50,7 +50,7 @@ _Entries = Mapping[str, "list[tuple[str, str, bool, Scalar]]"]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a library's class: what a flag for it gives (int, float, bool, str), and its default."""
+    """An argument of a library's class: the type of its flag (int, float, bool, str), and its default."""
 
     kind: str
     default: Scalar

@@ -1,4 +1,4 @@
-"""What tables/lightning.toml cannot say in rows: devices, the file of LightningCLI, the precision of the weights."""
+"""Lightning: devices, the file of LightningCLI and the dtype of weights, which tables/lightning.toml cannot express."""
 
 from __future__ import annotations
 

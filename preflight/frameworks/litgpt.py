@@ -1,4 +1,4 @@
-"""What tables/litgpt.toml cannot say in rows: names, accumulation, the targets of LoRA, several devices."""
+"""litgpt: rules that tables/litgpt.toml cannot express: names, accumulation, the targets of LoRA, several devices."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def devices(args: Arguments, found: Found) -> None:
         found.add("train.gradient_checkpointing", Const(True, args.origin("devices")))
 
 
-# What torchtune and litgpt call models and the layers that adapters go to, in the hub's and transformers' words.
+# torchtune's and litgpt's names of models and of adapters' target layers -> the hub's and transformers' names.
 
 
 class Table(TypedDict):

@@ -53,7 +53,7 @@ class Call(BaseModel):
     names: list[str]
     """Classes, or methods."""
     framework: str
-    """What runs the steps of programs in which these names mean the tool's."""
+    """The trainer of programs in which these names are the tool's."""
     inserts: dict[str, str] = {}
     """Job field -> keyword, where they are not those of the tool's files."""
 
@@ -66,7 +66,7 @@ class Head(BaseModel):
     source: str
     """The tool's release and the files that the table was read from."""
     framework: str | None = "transformers-trainer"
-    """What runs the steps; absent where the file starts nothing."""
+    """The trainer; absent if the file starts nothing."""
     starts: bool = True
     """Whether the file starts a run (and does not just configure another program)."""
     order: int = 50
@@ -92,7 +92,7 @@ class Head(BaseModel):
 
 
 class Table(Head, Sheet):
-    """A whole table: how a tool is recognised, and what its settings say of a Job."""
+    """A whole table: how a tool is recognised, and the Job fields of its settings."""
 
     renamed: dict[str, str] = {}
     """Other names of keys -> the name that the rows use."""
@@ -136,7 +136,7 @@ def keywords(framework: str) -> list[tuple[frozenset[str], Mapping[str, str]]]:
 
 
 def read(kind: str, args: Arguments) -> Found:
-    """What arguments of this kind say of a Job."""
+    """The Job fields of arguments of this kind."""
     table = load(kind)
     args = _named(args, table.renamed)
     if table.defaults:

@@ -1,4 +1,4 @@
-"""What tables/torchtune.toml cannot say in rows: models and adapters by what builds them, kinds of losses."""
+"""torchtune: rules that tables/torchtune.toml cannot express: models and adapters by builders, kinds of losses."""
 
 from __future__ import annotations
 

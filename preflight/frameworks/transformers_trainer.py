@@ -114,7 +114,7 @@ def _batches(args: Arguments, flavour: str) -> list[Binding]:
 
 def _precision(args: Arguments, flavour: str, use: Use) -> Binding:
     bf16, fp16 = args["bf16"], args["fp16"]
-    if flavour != "transformers":  # TRL: bf16 unless it is said, or fp16 is asked for
+    if flavour != "transformers":  # TRL: bf16 unless it is stated, or fp16 is requested
         bf16 = when(fold(Op("is", (bf16, Const(None)))), fold(Op("not", (truth(fp16),))), bf16)
     expr = when(bf16, Const("bf16-mixed"), when(fp16, Const("fp16-mixed"), use.base))
     return args.bind("train.precision", "bf16" if "bf16" in args else "fp16", expr)

@@ -1,4 +1,4 @@
-"""What TRL's configurations add to transformers' TrainingArguments: lengths, reference models, losses, vLLM.
+"""TRL's configurations, in addition to transformers' TrainingArguments: lengths, reference models, losses, vLLM.
 
 Read from TRL 1.16 and, where a default changed, from the pull request that changed it.
 """

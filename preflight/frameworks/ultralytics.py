@@ -1,6 +1,6 @@
-"""What tables/ultralytics.toml cannot say in rows: what follows from several settings at once.
+"""Ultralytics: values that follow from several settings, which tables/ultralytics.toml cannot express.
 
-What its sources do (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py, data/build.py, data/base.py):
+Its sources (8.3 and 8.4: engine/trainer.py, models/yolo/detect/train.py, data/build.py, data/base.py):
 
 - `batch` is divided over the GPUs; -1 and fractions measure the GPU. The run accumulates to `nbs` (64) by itself, over
   the whole batch of all GPUs.
@@ -121,7 +121,7 @@ def workers(args: Arguments, found: Found) -> None:
 
 
 def _capped(binding: Binding, most: int | None) -> Binding:
-    """At most `most` workers. A binding that certainly stays below is left as it is, so that a fix can change it."""
+    """At most `most` workers. A binding that is certainly below is not changed, so that a fix can edit it."""
     workers, value = binding.expr, constant(binding.expr)
     if most is None or is_unknown(workers) or (isinstance(value, (int, float)) and value <= most):
         return binding
@@ -139,7 +139,7 @@ def longer_side(size: Expr) -> Expr:
 
 
 def samples(args: Arguments, found: Found) -> None:
-    """What one sample takes, and what the workers keep for mosaics."""
+    """The bytes of one sample, and of the workers' buffers for mosaics."""
     side, batch = longer_side(args["imgsz"]), _batch(args, _gpus(args))
     sample = fold(Op("*", (Const(CHANNELS), Op("*", (side, side)))), first_origin(side))
     kept = Op("min", (Op("*", (Const(BUFFERED_BATCHES), batch)), Const(BUFFERED_IMAGES)))

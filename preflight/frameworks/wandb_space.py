@@ -55,7 +55,7 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What a sweep's parameters say.
+    """The search space of a sweep's parameters.
 
     `constants` and `axes` have dotted names (nested parameters flattened); `arguments` are the top-level parameters in
     the order written, as the program is given them: a nested one is one dictionary.
@@ -170,14 +170,14 @@ def _constant(value: object, route: Route, origin_of: OriginOf) -> Const:
 
 
 def _choices(values: Sequence[object], route: Route, origin_of: OriginOf) -> Choices | Const:
-    """Listed values; one value is a constant, and its list item is what an edit would change."""
+    """Listed values. A single value is a constant, and an edit would change its list item."""
     places = tuple(origin_of((*route, index)) for index in range(len(values)))
     frozen = tuple(freeze(value) for value in values)
     return Const(frozen[0], places[0]) if len(frozen) == 1 else Choices(frozen, places)
 
 
 def number(value: object) -> float | None:
-    """A bound as a number; text such as "1e-5" (what YAML 1.1 makes of it) counts as the number it spells."""
+    """A bound as a number. A text such as "1e-5" (as YAML 1.1 reads it) counts as its number."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -215,7 +215,7 @@ def _computed(origin: Origin | None) -> Origin | None:
 
 
 def _complaints(body: object, kind: str, route: Route, grid: bool) -> Iterator[Complaint]:
-    """What W&B's schema does not catch: the order of bounds, probabilities, grids over continuous values."""
+    """Errors that W&B's schema does not find: the order of bounds, probabilities, grids over continuous values."""
     if not isinstance(body, Mapping):
         return
     name = route[-1]

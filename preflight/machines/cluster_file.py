@@ -76,7 +76,7 @@ class PartitionTable(BaseModel):
 
 
 class Defaults(BaseModel):
-    """`[defaults]`: what a job gets on the whole cluster if it does not ask."""
+    """`[defaults]`: the memory of a job without a memory request, on the whole cluster."""
 
     model_config = ConfigDict(extra="forbid")
     memory_per_cpu: Size | None = None

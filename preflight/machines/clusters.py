@@ -62,7 +62,7 @@ def find_machine(name: str, root: Path, may_read: Callable[[Path], bool] | None 
     path, plainly = root / name, os.path.basename(name) == name
     if observed.lexists(path):
         if may_read is not None and not may_read(path):
-            raise MachineError(f"{name} lies outside the project: it is read only with --trust {path}")
+            raise MachineError(f"{name} is outside the project: it is read only with --trust {path}")
         return load_machine(path)
     kept = machines_dir() / f"{name}.toml"
     if (plainly or may_read is None) and observed.lexists(kept):

@@ -1,4 +1,4 @@
-"""GPUs by name: their memory as CUDA reports it, and what a process loses of it, from `gpus.json`.
+"""GPUs by name: their memory as CUDA reports it, and the part that a process cannot use, from `gpus.json`.
 
 Other distributions can add files of the same form (entry point group `preflight.gpus`, value `package:file.json`).
 """
@@ -134,7 +134,7 @@ def find_gpu(name: str) -> Gpu | None:
 
 
 def ambiguity(name: str) -> str | None:
-    """A note on what is assumed when a name means several GPUs; None: it means one or none."""
+    """A note about the assumed GPU if a name means several; None: it means one or none."""
     found = candidates(name)
     if len(found) < 2:
         return None

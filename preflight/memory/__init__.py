@@ -1,1 +1,1 @@
-"""Memory: what a Job needs on the device (`device`) and on the node (`host`)."""
+"""Memory estimates of a Job: on the GPU (`device`) and on the node (`host`)."""

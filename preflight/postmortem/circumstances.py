@@ -46,8 +46,8 @@ _RULES: tuple[tuple[str, int, re.Pattern[str]], ...] = (
         ),
     ),
 )
-"""Phases by frames, as `path:function`, with what may follow what: a phase holds those of the same weight or less that
-lie within it (validation its own forward passes), and gives way to weightier ones."""
+"""Phases by frames, as `path:function`, with weights: a phase contains inner frames of the same weight or less
+(validation contains its forward passes), and a frame of a higher weight replaces it."""
 
 _TRAINING = re.compile(r":(?:closure|training_step|fit|train|train_one_epoch|train_epoch|_inner_training_loop)$")
 """Frames within which a step begins anew: Lightning runs it as the optimizer's closure, a cross-validation trains."""

@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Compared:
-    """A study compared with a diagnosis: the tiers, and what follows from them in words."""
+    """A study compared with a diagnosis: the tiers, and the conclusions in words."""
 
     candidate: Candidate
     cause: Diagnosis
@@ -123,7 +123,7 @@ def _verdict(candidate: Candidate, cause: Diagnosis, device: DeviceEstimate, one
 
 
 def _sure(need: Interval, capacity: int) -> str:
-    """What an estimate above the capacity means: by its low end, certain or likely."""
+    """The conclusion from an estimate above the capacity: certain or likely, by its low end."""
     return "it had to fail" if need.low > capacity else "it was likely to fail"
 
 
@@ -208,7 +208,7 @@ def _host_moment(host: HostEstimate, cause: Diagnosis) -> Iterator[str]:
 
 
 def _host_unknown(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
-    """What the failure says about the size of a sample, when that size is not known."""
+    """The size of a sample that follows from the failure, if that size is not known."""
     reason = candidate.estimates.reasons.get("host", "the reason is not known")
     yield f"the host memory cannot be estimated: {reason}"
     if cause.limit not in ("cgroup", "node") or candidate.job.data.sample_bytes is not None:
@@ -229,7 +229,7 @@ def _host_unknown(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
 
 
 def _shm_words(candidate: Candidate) -> Iterator[str]:
-    """What the loaders keep in /dev/shm: the estimate says it of a job whose /dev/shm is too small."""
+    """The loaders' bytes in /dev/shm, from the estimate of a job whose /dev/shm is too small."""
     tiny: dict[str, object] = {"machine.shm": 1, "machine.memory_limit": LARGEST, "machine.node_memory": None}
     job = possible(candidate.job, tiny)
     found = candidate.estimate(job).host if job is not None else None

@@ -45,7 +45,7 @@ def conclude(found: Found) -> Conclusion:
 
 
 def _followed(cause: Diagnosis, left: list[Diagnosis]) -> Diagnosis:
-    """The diagnosis with a note of what followed from it. Signals and cancelled steps without a reason are left out."""
+    """The diagnosis with a note about its consequences. Signals and cancelled steps without a reason are left out."""
     known = [one for one in left if one.confidence is Confidence.high]
     after = [f"followed by: {one.title} ({one.places[0]})" for one in known if one.places]
     return replace(cause, notes=(*cause.notes, *after))

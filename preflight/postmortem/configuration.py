@@ -97,7 +97,7 @@ def _existing(name: str, folder: str, cwd: Path) -> Path | None:
 def judge(
     paths: Sequence[str], options: Options, causes: Sequence[Diagnosis], cwd: Path
 ) -> tuple[list[Report], list[Candidate], list[str]]:
-    """What `check` says of the files, the studies that may be the job, and notes on what was taken from the logs.
+    """The check of the files, the studies that may be the job, and notes about values from the logs.
 
     The logs say the GPU's memory and the memory limit when the files do not. Raises UsageError for a wrong file.
     """

@@ -1,4 +1,4 @@
-"""What a post-mortem finds: diagnoses, each with the limit that was hit, and figures that mislead."""
+"""The results of a post-mortem: diagnoses, each with the limit that was hit, and figures that mislead."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HostFigures:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that went wrong: `title` says it in one line, `notes` say more, `help` says what to do next."""
+    """One failure: `title` says it in one line, `notes` have details, `help` has the next steps."""
 
     limit: Limit
     title: str

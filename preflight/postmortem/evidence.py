@@ -1,4 +1,4 @@
-"""Types of evidence: what one place of a log says. Sizes are bytes; None: the text does not say."""
+"""Types of evidence: facts from one place of a log. Sizes are bytes; None: not in the text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one place of a log says; the kinds of evidence extend it."""
+    """Base of all kinds of evidence: the facts from one place of a log."""
 
     place: Place
 

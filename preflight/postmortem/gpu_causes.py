@@ -15,7 +15,7 @@ from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.words import gib, plural
 
 _FIGURES = attrgetter("library", "tried", "capacity", "allocated", "reserved", "free", "own", "device", "stream")
-"""What two messages of one failure have in common."""
+"""The key that two messages of one failure share."""
 
 
 @dataclass
@@ -201,7 +201,7 @@ def misleading(cause: Diagnosis) -> Iterator[Misleading]:
     if one is None or one.tried is None or one.library != "pytorch" or cause.limit != "gpu":
         return
     used = in_use(one) or one.allocated
-    if used is not None and one.tried * 10 < used:  # a request of half the GPU misleads nobody
+    if used is not None and one.tried * 10 < used:  # a request of half the GPU is not misleading
         yield Misleading(
             one.place,
             f"{gib(one.tried)} requested",

@@ -1,4 +1,4 @@
-"""What one GPU out-of-memory message tells: who used the memory, and which limit was hit."""
+"""Reads one GPU out-of-memory message: which process used the memory, and which limit was hit."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def own(one: GpuOom) -> int | None:
 def elsewhere(one: GpuOom) -> int | None:
     """Bytes of other processes; None: the message does not tell.
 
-    Messages before 2.1 name no process. What is neither free nor reserved belongs to other processes and to the context
-    of this one, so the largest known context is subtracted.
+    Messages before 2.1 name no process. Memory that is neither free nor reserved belongs to other processes and to the
+    context of this one, so the largest known context is subtracted.
     """
     used, mine = in_use(one), own(one)
     if one.others and mine is not None:

@@ -58,7 +58,7 @@ class Kernel(Parser):
         return bool(self._asked) or self._open is not None
 
     def feed(self, line: Line) -> Iterator[Evidence]:
-        """What a line completes."""
+        """The evidence that a line completes."""
         text = line.text
         if "fork rejected" in text and (found := _FORK.search(text)):
             yield TooManyProcesses(line.place, found[1])
@@ -141,7 +141,7 @@ class Kernel(Parser):
         return "policy" if self._constraint in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY") else "node"
 
     def end(self) -> Iterator[Evidence]:
-        """What the end of the log completes. An `oom_kill` block may kill several: what is known stays."""
+        """The evidence that the end of the log completes. An `oom_kill` block may kill several: known victims stay."""
         if self._open is not None:
             told = (self._open.pid, self._open.total_vm, self._open.anon_rss)
             self._asked = ""

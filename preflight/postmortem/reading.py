@@ -94,7 +94,7 @@ class Block:
 
 
 class Parser:
-    """Reads what one source (a library, a daemon) writes to a log: a line in, evidence out once it is complete."""
+    """Reads the messages of one source (a library, a daemon) in a log: line by line, until the evidence is complete."""
 
     @property
     def awake(self) -> bool:

@@ -31,7 +31,7 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Postmortem:
-    """What the logs say, the estimate for the job, and the findings of `check` (None: no configuration is known).
+    """The post-mortem: diagnoses, the estimate for the job, and the findings of `check` (None: no known configuration).
 
     `configuration`: the files; `from_logs`: the logs name them; `notes`: shown once, at the end.
     """
@@ -53,7 +53,7 @@ def postmortem(
     cwd: Path,
     outcome: Callable[[Sequence[Report]], Outcome],
 ) -> Postmortem:
-    """The post-mortem of logs; without logs, of what sacct says of the job.
+    """The post-mortem of logs; without logs, of the output of sacct for the job.
 
     `outcome` turns reports into what `check` prints. Raises UsageError for logs or files that cannot be read.
     """

@@ -29,7 +29,7 @@ class Traces:
         self._since = FAR
         self._open: set[str] = set()
         self.error: Place | None = None
-        """The last line that ended a traceback: what was raised."""
+        """The last line of a traceback: the exception."""
 
     @property
     def awake(self) -> bool:
@@ -63,7 +63,7 @@ class Traces:
         return tuple(self._frames.get(stream) or self._frames.get("", []))
 
     def over(self, stream: str) -> None:
-        """The traceback's error was read: what follows is another's."""
+        """The traceback's error was read: the next lines belong to another one."""
         self._frames.pop(stream, None)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 _SCALE = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 SIZE = r"(\d{1,15}(?:\.\d{1,15})?)\s*(bytes|[KMGTP]i?B)"
-"""What c10's format_size writes (GiB = 2^30), and what people make of it when they quote it."""
+"""Units as c10's format_size writes them (GiB = 2^30), and as people quote them."""
 _SIZE = re.compile(SIZE, re.IGNORECASE)
 _SLURM = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGTP]?)([nc]?)", re.IGNORECASE)
 

@@ -1,1 +1,1 @@
-"""What the calls of a program mean: loops, loaders, datasets, models, precision."""
+"""Readers of a program's calls: loops, loaders, datasets, models, precision."""

@@ -11,7 +11,7 @@ from preflight.vocabulary.values import Const, Expr, Origin, Scalar, Unknown, Va
 
 
 class Arguments:
-    """Arguments by dotted names (`fsdp_config.version`): what was given, else the default of the library's version.
+    """Arguments by dotted names (`fsdp_config.version`): the given value, else the default of the library's version.
 
     `rank` is that of values which are given: None where it follows from the expression, as in a program.
     """

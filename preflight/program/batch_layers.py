@@ -30,7 +30,7 @@ _MODELS = frozenset({
     "transformers", "timm", "torchvision", "open_clip", "clip", "segmentation_models_pytorch", "diffusers", "unsloth",
     "sentence_transformers", "ultralytics", "detectron2", "mmdet", "litgpt", "trl", "peft",
 })  # fmt: skip
-"""Libraries whose models are known by name: what the Job says of the model decides."""
+"""Libraries whose models are known by name: the model of the Job decides."""
 _NO_LAYERS = frozenset({
     "torch", "numpy", "scipy", "pandas", "einops", "torchmetrics", "lightning", "pytorch_lightning", "lightning_fabric",
     "accelerate", "deepspeed", "bitsandbytes", "datasets", "tokenizers", "evaluate", "wandb", "tensorboard",
@@ -46,7 +46,7 @@ _NO_LAYERS = frozenset({
 
 @dataclass(frozen=True)
 class OwnLayers:
-    """What a project's code contains. `normalises`: the place of a layer with batch statistics. `foreign`: a package
+    """The layers of a project's code. `normalises`: the place of a layer with batch statistics. `foreign`: a package
     whose layers are not known, and which a model of the project uses. `models`: the project defines model classes."""
 
     normalises: Origin | None = None
@@ -153,7 +153,7 @@ def _used(node: ast.ClassDef, roots: dict[str, str]) -> Iterator[str]:
 
 
 def _builds(node: ast.stmt) -> bool:
-    """Whether a part of a class makes layers: what is not among the methods that run them."""
+    """Whether a part of a class makes layers: any part except the methods that run them."""
     running = ("forward", "training_step", "validation_step", "test_step", "predict_step", "configure_optimizers")
     return not (isinstance(node, ast.FunctionDef) and node.name in running)
 

@@ -1,4 +1,4 @@
-"""Where a call stands in its file: what its value is assigned to, what encloses it, and the words used around it."""
+"""The surroundings of a call in its file: the target of its assignment, its enclosing blocks, and the words nearby."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROLES = {
     "test": frozenset({"test", "testing", "predict", "inference", "infer"}),
     "train": frozenset({"train", "training", "trn", "fit"}),
 }
-"""Words by which people say what a loader or a function is for."""
+"""Words that programmers use for the purpose of a loader or a function."""
 _NO_GRAD = ("no_grad", "inference_mode")
 
 
@@ -56,7 +56,7 @@ def around(record: CallRecord, project: Project) -> Iterator[ast.AST]:
 
 
 def targets(record: CallRecord, project: Project) -> tuple[str, ...]:
-    """The text of what the call's value is assigned to (or the keyword or key it is given as)."""
+    """The text of the target that the call's value is assigned to (or of its keyword or key)."""
     inner: ast.AST = record.node
     for node in around(record, project):
         if isinstance(node, ast.Assign):

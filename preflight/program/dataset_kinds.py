@@ -21,7 +21,7 @@ _MAP = (
     "torch.utils.data.dataset.TensorDataset", "torch.utils.data.StackDataset", "datasets.load_from_disk",
     "datasets.Dataset.from_", "datasets.arrow_dataset.Dataset.from_",
 )  # fmt: skip
-"""Beginnings of the names of what makes data sets that are indexed."""
+"""Beginnings of the names of functions and classes that make indexed data sets."""
 _OF_OTHERS = ("torch.utils.data.Subset", "torch.utils.data.ConcatDataset", "torch.utils.data.dataset.Subset")
 """Data sets that are indexed, and take another's indices."""
 _HUB = ("datasets.load_dataset", "datasets.load.load_dataset")
@@ -77,7 +77,7 @@ def _kind(value: Abstract | None, depth: int) -> str | None:
 
 
 def _of_hub(value: Instance, depth: int) -> str | None:
-    """load_dataset(..., streaming=True), or something made of what it gives."""
+    """load_dataset(..., streaming=True), or an object that is made from its result."""
     record = value.record
     if record is None:
         return None
@@ -91,7 +91,7 @@ def _of_hub(value: Instance, depth: int) -> str | None:
 
 
 def _of_class(cls: ClassValue) -> str | None:
-    """A class of the project: by what it derives from, else by its methods."""
+    """A class of the project: by its base classes, else by its methods."""
     if any(base.rpartition(".")[2].endswith(_ITERATED) for base in cls.external_bases):
         return "iterable"
     methods = {name for one in cls.lineage() for name in one.attributes if isinstance(name, str)}

@@ -96,7 +96,7 @@ def _appended(name: str, function: ast.FunctionDef) -> str | None:
 
 
 def _element(value: ast.expr) -> str | None:
-    """What one element of a list is: objects for what is parsed or put together, strings for a line of a text."""
+    """The kind of a list's elements: "objects" for parsed or constructed values, "strings" for lines of a text."""
     if isinstance(value, (ast.Dict, ast.Tuple, ast.List)):
         return "objects"
     if isinstance(value, ast.Call):
@@ -115,7 +115,7 @@ def _first(call: ast.Call) -> str:
     return ast.unparse(call.func).partition(".")[0]
 
 
-# What a data set's `__getitem__` hands out: views of an array in memory, copies of it, or arrays that numpy makes.
+# The results of a data set's `__getitem__`: views of an array in memory, copies of it, or arrays that numpy makes.
 #
 # -> data.copies_samples and data.samples_from, which decide what the heaps of workers keep. Only what is returned as it
 # is made counts; a call of something else (a transform) says nothing.
@@ -123,9 +123,9 @@ def _first(call: ast.Call) -> str:
 _SHARE = ("from_numpy", "as_tensor")
 """torch functions whose tensor has the array's own memory."""
 _COPY = ("tensor", "array")
-"""Functions of torch and numpy that make another block of memory of what they are given."""
+"""Functions of torch and numpy that copy their argument."""
 _COPIES = ("clone", "copy", "float", "half", "long", "astype")
-"""Methods that make one of what they are called on (of another type, for casts)."""
+"""Methods that copy their object (to another type, for casts)."""
 
 
 def sample_bindings(paths: Sequence[str], project: Project) -> list[Binding]:

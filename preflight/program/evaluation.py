@@ -1,4 +1,4 @@
-"""Forward or generate calls on a whole evaluation set at once, and what evaluation generates.
+"""Evaluation: forward or generate calls on a whole set at once, and generated lengths.
 
 A call is unbatched when its input is put together from all samples: stacked from a list that was filled in a loop or a
 comprehension, tokenised from a whole list, or a tensor that is named for a set - and neither the call nor that tensor
@@ -40,7 +40,7 @@ _SETS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the evaluation does: its bindings, and the fact that it is not batched."""
+    """The bindings of the evaluation, and the fact that it is not batched."""
 
     bindings: tuple[Binding, ...] = ()
     facts: tuple[Fact, ...] = ()

@@ -63,7 +63,7 @@ def _is_size(record: CallRecord) -> bool:
 
 
 def _role(record: CallRecord, project: Project) -> str:
-    """train or validation, by the name of what the transform is composed into."""
+    """train or validation, by the name of the composed transform."""
     said = role_of(" ".join(targets(record, project)))
     return "validation" if evaluates(record) or said in ("validation", "test") else "train"
 

@@ -63,7 +63,7 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
 
 
 def _role(record: CallRecord, project: Project) -> str:
-    """What a loader is for: train, validation or test; "" if it is not known."""
+    """The purpose of a loader: train, validation or test; "" if it is not known."""
     function = (record.function or "").rpartition(".")[2]
     dataset = record.node.args[0] if isinstance(record.node, ast.Call) and record.node.args else None
     said = [*targets(record, project), function, ast.unparse(dataset) if dataset is not None else ""]
@@ -110,7 +110,7 @@ def _start_method(record: CallRecord) -> list[Binding]:
 
 
 def loader_problems(records: Sequence[CallRecord]) -> Iterator[Problem]:
-    """What DataLoader refuses with a ValueError: options of workers without workers."""
+    """Arguments that DataLoader refuses with a ValueError: options of workers without workers."""
     for record in records:
         if not is_loader(record) or not record.complete:
             continue

@@ -1,4 +1,4 @@
-"""What a hand-written training loop does: accumulation, schedulers, outputs that stay alive, the kind of its loss.
+"""Hand-written training loops: accumulation, schedulers, outputs that stay alive, the kind of the loss.
 
 Read from the calls and from the syntax around them (is the variable still bound when backward runs?).
 """

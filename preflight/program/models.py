@@ -283,7 +283,7 @@ def _part(record: CallRecord, project: Project) -> str | None:
 
 
 def _clears_gradients(record: CallRecord, project: Project) -> bool:
-    """Whether the call is what a `for` goes over whose body sets `requires_grad = False` for all of it."""
+    """Whether a `for` iterates over the call, and its body always sets `requires_grad = False`."""
     loop = parents(record.path, project).get(record.node)
     if not isinstance(loop, ast.For) or loop.iter is not record.node:
         return False

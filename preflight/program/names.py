@@ -22,7 +22,7 @@ _MAPPED = {
     "train.optimizer": ("optimizer", "optim", "optimizer_name", "optim_name", "optimizer_type", "opt"),
     "train.precision": ("precision", "mixed_precision", "amp_dtype", "train_dtype"),
 }
-"""Fields whose values have spellings of their own; their last component may also be `optimizer.name` and the like."""
+"""Fields whose values have special spellings; their last component may also be `optimizer.name` and similar."""
 
 
 class _Table(TypedDict):
@@ -53,7 +53,7 @@ def _components(key: str) -> list[str]:
 
 
 def _role(components: list[str]) -> str:
-    """train, validation or none (a test set): what the component closest to the name says, else train."""
+    """train, validation or none (a test set), by the component closest to the name; else train."""
     roles = _table()[0]["roles"]
     for component in reversed(components):
         words = set(component.split("_"))

@@ -45,7 +45,7 @@ FEED_FORWARD = 2048
 
 @dataclass(slots=True)
 class _Found:
-    """Dimensions by their Hugging Face names, and what the text says about the kind of transformer."""
+    """Dimensions by their Hugging Face names, and the kind of transformer."""
 
     dimensions: dict[str, Expr] = field(default_factory=dict)
     attention: bool = False
@@ -144,7 +144,7 @@ def _parameters(cls: ClassValue) -> list[str]:
 
 
 def _defaults(cls: ClassValue) -> Iterator[tuple[str, Expr]]:
-    """Literal defaults of the initialiser; `_take` keeps what the call gives in their place."""
+    """Literal defaults of the initialiser; `_take` replaces them by the arguments of the call."""
     function, owner = _initialiser(cls)
     if function is not None:
         given = function.args
@@ -169,7 +169,7 @@ def _take(dimensions: dict[str, Expr], name: str, expr: Expr) -> None:
 
 
 def _layers(records: Sequence[CallRecord], found: _Found, project: Project) -> None:
-    """Dimensions from layers of torch.nn, which are what is built."""
+    """Dimensions from layers of torch.nn that the program builds."""
     for record in records:
         if not record.name.startswith("torch.nn."):
             continue

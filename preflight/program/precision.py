@@ -41,7 +41,7 @@ def _autocast(record: CallRecord, base: Expr | None) -> Expr:
 
 
 def weights_dtype(records: Sequence[CallRecord]) -> Expr | None:
-    """What the model's weights are converted to by hand: model.half(), .bfloat16(), .to(dtype), set_default_dtype."""
+    """The dtype of a conversion of the model's weights: model.half(), .bfloat16(), .to(dtype), set_default_dtype."""
     found: Expr | None = None
     for record in records:
         if record.method in ("half", "bfloat16") and _is_model(record):

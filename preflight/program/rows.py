@@ -69,7 +69,7 @@ class Condition(BaseModel):
 
 
 class Row(Condition):
-    """A Job field and where its value comes from; or a function for what fits no row."""
+    """A Job field and the source of its value; or a function for other cases."""
 
     field: str = ""
     key: str | list[str] = []
@@ -85,7 +85,7 @@ class Row(Condition):
     unset: str = ""
     """The value is unknown, for this reason, if the key is not given."""
     else_: Plain | None = Field(None, alias="else")
-    """What a call without the argument says, at the call's place."""
+    """The value of a call without the argument, at the call's place."""
     value: Plain | list[Plain] | None = None
     """The field takes this value, at the key's place."""
     unknown: str = ""
@@ -111,7 +111,7 @@ class Row(Condition):
     rank: Literal["default", "text", "literal"] | None = None
     """The rank of the value. By default: "text" for a value with a place in a file, "default" for others."""
     do: str = ""
-    """A function of (arguments, what was found) that adds to what was found."""
+    """A function of (arguments, result) that adds to the result."""
 
 
 class Part(Condition):
@@ -129,14 +129,14 @@ class Part(Condition):
 
 
 class Sheet(BaseModel):
-    """Parts of a table, and what they share."""
+    """Parts of a table, and their common settings."""
 
     model_config = CONFIG
 
     home: Literal["frameworks", "program"] = "frameworks"
     """Where the functions are that rows name; tables are preflight's own files."""
     assume: dict[str, Plain] = {}
-    """What conditions take a key for that is not given."""
+    """Values that conditions use for keys that are not given."""
     spellings: dict[str, dict[str, Plain]] = {}
     """Words of the tool for those of the Job, by the names that rows have for them."""
     parts: list[Part] = []
@@ -144,7 +144,7 @@ class Sheet(BaseModel):
 
 @dataclass
 class Found:
-    """What was read so far; `rank` as Arguments have it."""
+    """The result so far; `rank` as in Arguments."""
 
     rank: Rank | None = Rank.read
     bindings: list[Binding] = field(default_factory=list)
@@ -191,7 +191,7 @@ def function(name: str, home: str = "frameworks") -> Callable[..., Any]:
 
 
 def read_parts(parts: Iterable[Part], args: Arguments, sheet: Sheet) -> Found:
-    """What arguments say of a Job, by some parts of a sheet."""
+    """The Job fields of arguments, by some parts of a sheet."""
     found = Found(args.rank)
     for part in parts:
         if _holds(part, args, sheet):
@@ -258,7 +258,7 @@ def _is_default(row: Row) -> bool:
 
 
 def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
-    """The key's value, or what stands in for it."""
+    """The key's value, or its replacement."""
     if row.unknown:
         return Const(Unknown(row.unknown.format(value=args.value(key)), Cause[row.cause]), args.origin(key))
     if row.value is not None:

@@ -143,7 +143,7 @@ def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, nod
     origin = frame.module.origin(node)
     if isinstance(key, Unknown):
         if value.is_sequence and value.items and not is_expr(value.items[0]):
-            return value.items[0]  # any object of the list stands for the one that is meant
+            return value.items[0]  # any object of the list represents the chosen one
         return ev.op("get", (to_expr(value), expr), origin)
     if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
         key += len(value.items)

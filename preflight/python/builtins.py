@@ -36,7 +36,7 @@ REDUCTIONS = frozenset(("min", "max", "sum", "any", "all", "len"))
 
 
 def call_builtin(site: CallSite, name: str) -> Abstract | None:
-    """What a built-in returns; None for another name, and for a built-in that has a hook ("open")."""
+    """The return value of a built-in; None for another name, and for a built-in that has a hook ("open")."""
     if not site.complete:
         return site.unknown("its arguments are not all known") if name in OPERATORS | REDUCTIONS else None
     if name in OPERATORS:

@@ -1,4 +1,4 @@
-"""Calls. Each is recorded; a hook says what it returns, or a function or class of the project is followed."""
+"""Calls. Each is recorded. A hook gives the return value, or a function or class of the project is followed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
 
 
 def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) -> Abstract:
-    """What any callee returns; the call is recorded."""
+    """The return value of any callee; the call is recorded."""
     if isinstance(callee, Either) and _depth < 6:
         results: list[Abstract] = []
         ev.for_either(callee, lambda one: results.append(call_at(ev, site, one, _depth + 1)))
@@ -128,7 +128,7 @@ def _names(callee: Abstract, node: ast.Call) -> tuple[str, str | None, str, Abst
 
 
 def dotted(node: ast.expr) -> str:
-    """The callee as it is written, calls and subscripts left out: "self.model.generate"."""
+    """The callee as written in the source, without calls and subscripts: "self.model.generate"."""
     parts: list[str] = []
     for _ in range(50):
         if isinstance(node, ast.Attribute):

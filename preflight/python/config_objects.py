@@ -36,7 +36,7 @@ def config_attribute(value: Config, name: str, node: ast.expr, frame: Frame) -> 
 
 
 def config_child(value: Config, key: Key) -> Abstract:
-    """The value of a key: what the program sets, else a configuration object for the keys below it."""
+    """The value of a key: the one that the program sets, else a configuration object for the keys below it."""
     if key in value.known:
         return value.known[key]
     child = Config(f"{value.prefix}.{key}" if value.prefix else str(key), value.kind, {}, value.origin)

@@ -1,4 +1,4 @@
-"""What the parts of the static evaluator share: the program's state so far, and operations on abstract values.
+"""Base of the static evaluator: the program's state so far, and operations on abstract values.
 
 The parts (expressions, statements, calls, hooks of libraries) import `Evaluator` and call each other through it. Its
 subclass `interpreter.Interpreter` puts them together.
@@ -60,10 +60,10 @@ Flow: TypeAlias = Literal["next", "return", "raise", "break", "continue"]
 """How a statement or block ends: with the statement after it, or by leaving the block."""
 
 Hook: TypeAlias = "Callable[[CallRecord, Evaluator], Abstract | None]"
-"""What the call of a library's function gives: an abstract value, or None for "an object made by it"."""
+"""The return value of a library's function: an abstract value, or None for "an object made by it"."""
 
 LibraryValue: TypeAlias = "Callable[[Evaluator], Abstract]"
-"""What an attribute of a library holds (`wandb.config`)."""
+"""The value of a library's attribute (`wandb.config`)."""
 
 
 class OutOfSteps(Exception):
@@ -72,7 +72,7 @@ class OutOfSteps(Exception):
 
 @dataclass
 class Position:
-    """Where the interpretation is: what encloses the statement that is interpreted now."""
+    """The current position: the function and the blocks around the current statement."""
 
     conditions: list[Expr] = field(default_factory=list)
     """The conditions under which it runs."""
@@ -137,7 +137,7 @@ class Evaluator(ABC):
         self.calls_of: dict[int, list[CallRecord]] = {}
         """The different calls of each call expression, by the id of its node."""
         self.remembered = Remembered()
-        """What hooks and readers keep."""
+        """Data of hooks and readers."""
         # where it is
         self.position = Position()
         self.journal = Journal()
@@ -165,11 +165,11 @@ class Evaluator(ABC):
     def call(
         self, function: Abstract, args: Sequence[Abstract], kwargs: Mapping[str, Abstract] | None = None
     ) -> Abstract:
-        """What a function or class of the project returns; the call is not recorded."""
+        """The return value of a function or class of the project; the call is not recorded."""
 
     @abstractmethod
     def call_at(self, site: CallSite, callee: Abstract) -> Abstract:
-        """What any callee returns; the call is recorded."""
+        """The return value of any callee; the call is recorded."""
 
     def expression(self, node: ast.expr, frame: Frame) -> Expr:
         """The value of an expression as an operation on the program's parameters."""
@@ -192,7 +192,7 @@ class Evaluator(ABC):
         return self.modules[module.path]
 
     def execute_module(self, value: ModuleValue) -> None:
-        """Interpret a module's top level once; a cycle sees what is there so far."""
+        """Interpret a module's top level once; a cyclic import sees the names so far."""
         if value.state != "new":
             return
         value.state = "running"
@@ -214,7 +214,7 @@ class Evaluator(ABC):
         return {**{name: p.default for name, p in self.parameters.items()}, **self.assume}
 
     def value_of(self, expr: Expr) -> Value:
-        """An expression's value under `assume`; what it depended on is noted in `decided_by`."""
+        """An expression's value under `assume`; `decided_by` records the conditions that it depended on."""
         if isinstance(expr, Const):
             return expr.value
         if not has_unknown(expr):  # else no value of its names would decide it
@@ -272,7 +272,7 @@ class Evaluator(ABC):
         return self._sizes[id(expr)]
 
     def join(self, condition: Expr, then: Abstract, otherwise: Abstract) -> Abstract:
-        """What a variable is after an `if` whose condition is not known."""
+        """The value of a variable after an `if` whose condition is not known."""
         if then is otherwise or otherwise is MISSING:
             return then
         if then is MISSING:
@@ -302,7 +302,7 @@ class Evaluator(ABC):
     # --- branches -----------------------------------------------------------------------------------------------------
 
     def speculate(self, condition: Expr | None, action: Callable[[], Flow]) -> tuple[Flow, Changes]:
-        """Run `action` under a path condition and undo its writes: how it ended, and what it changed."""
+        """Run `action` under a path condition and undo its writes; return how it ended, and its changes."""
         start = self.journal.begin()
         conditions = self.position.conditions
         length = len(conditions)
@@ -313,7 +313,7 @@ class Evaluator(ABC):
         return flow, self.journal.undo(start)
 
     def for_either(self, value: Either, action: Callable[[Abstract], None]) -> None:
-        """Do the same with each of two objects, and merge what it changes."""
+        """Do the same with each of two objects, and merge the changes."""
 
         def side(one: Abstract) -> Flow:
             action(one)
@@ -324,7 +324,7 @@ class Evaluator(ABC):
         self.merge(value.condition, then, otherwise)
 
     def merge(self, condition: Expr, then: Changes, otherwise: Changes) -> None:
-        """Apply what two branches changed, joined by the condition between them."""
+        """Apply the changes of two branches, joined by the condition between them."""
         for place in {**then, **otherwise}:
             scope, key, _, older = then.get(place) or otherwise[place]
             old = scope.get(key, MISSING)
@@ -391,5 +391,5 @@ class CallSite:
         return self.ev.iterate(self.args[index]) if index < len(self.args) else None
 
     def call(self, function: Abstract, *args: Abstract) -> Abstract:
-        """What a function that is an argument returns."""
+        """The return value of a function that is an argument."""
         return self.ev.call_at(CallSite(self.ev, args, {}, self.node, self.frame), function)

@@ -1,4 +1,4 @@
-"""Functions of the project: defined, called with abstract arguments, and what they return."""
+"""Functions of the project: definitions, calls with abstract arguments, and return values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parameter_defaults(ev: Evaluator, arguments: ast.arguments, frame: Frame) ->
 
 
 def make_function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> Abstract:
-    """The value of a `def`. Decorators that are not known leave the function as it is."""
+    """The value of a `def`. Unknown decorators do not change the function."""
     decorators = tuple(ev.evaluate(decorator, frame) for decorator in node.decorator_list)
     name = f"{frame.owner.name}.{node.name}" if frame.owner is not None else node.name
     closure = frame.parent if frame.owner is not None and frame.parent is not None else frame
@@ -64,7 +64,7 @@ def invoke(
     kwargs: dict[str, Abstract],
     record: CallRecord | None = None,
 ) -> Abstract:
-    """What a function of the project returns for these arguments."""
+    """The return value of a function of the project for these arguments."""
     for decorator in function.decorators:
         name = made_by(decorator)
         hook = ev.hooks.get(f"@{name}") if name else None

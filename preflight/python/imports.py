@@ -90,7 +90,7 @@ def resolve(ev: Evaluator, value: Abstract, _depth: int = 0) -> Abstract:
 
 
 def namespace_attribute(ev: Evaluator, value: External, name: str, frame: Frame) -> Abstract:
-    """`package.module` where the package is a directory of the project without a file of its own."""
+    """`package.module`, if the package is a directory of the project without `__init__.py`."""
     dotted = f"{value.name.removeprefix('project:')}.{name}"
     found = find_module(ev, dotted, 0, frame)
     if found is not None:

@@ -35,7 +35,7 @@ class Interpreter(Evaluator):
     def call(
         self, function: Abstract, args: Sequence[Abstract], kwargs: Mapping[str, Abstract] | None = None
     ) -> Abstract:
-        """What a function or class of the project returns; the call is not recorded."""
+        """The return value of a function or class of the project; the call is not recorded."""
         if isinstance(function, FunctionValue):
             return invoke(self, function, tuple(args), dict(kwargs or {}))
         if isinstance(function, ClassValue):
@@ -47,7 +47,7 @@ class Interpreter(Evaluator):
         return unknown("what it calls is not known", cause=Cause.out_of_project)
 
     def run(self, path: str, entry: str = "__main__", *, unreached: bool = True) -> ModuleValue | None:
-        """Interpret a file as a script (or call its function `entry`), then what nothing called on its own.
+        """Interpret a file as a script (or call its function `entry`), then the functions that nothing called.
 
         Returns the module's value; None where it cannot be parsed.
         """

@@ -48,7 +48,7 @@ class Journal:
         return Container("list").serial
 
     def undo(self, start: int) -> Changes:
-        """End the innermost branch and undo its writes: what it changed."""
+        """End the innermost branch, undo its writes and return its changes."""
         changes: Changes = {}
         written = self.branches.pop()
         for scope, key, _ in written:
@@ -63,7 +63,7 @@ class Journal:
         return changes
 
     def apply(self, changes: Changes) -> None:
-        """Write again what one branch changed."""
+        """Write the changes of one branch again."""
         for scope, key, value, _ in changes.values():
             self.set(scope, key, value)
 

@@ -31,7 +31,7 @@ SAME_OBJECT = frozenset(
 
 
 def call_method(site: CallSite, callee: Attribute) -> Abstract | None:
-    """What a method of a value of Python's own types returns; None for an object of a library."""
+    """The return value of a method of a built-in type; None for an object of a library."""
     receiver = callee.receiver
     if isinstance(receiver, Container):
         given = _sequence_method(site, receiver, callee.name) if receiver.is_sequence else None

@@ -1,4 +1,4 @@
-"""Abstract values: what the static evaluator knows of a Python object without running the program.
+"""Abstract values: Python objects as the static evaluator knows them, without running the program.
 
 Numbers and strings are `values.Expr`; other objects have the classes of this file. `to_expr` turns any into an `Expr`.
 """
@@ -69,7 +69,7 @@ class Instance:
     record: CallRecord | None = None
     origin: Origin | None = None
     state: dict[str, object] = field(default_factory=dict)
-    """What hooks keep about it."""
+    """Data of hooks about it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -300,7 +300,7 @@ def alternatives(value: Abstract, _depth: int = 0) -> Iterator[Abstract]:
 
 
 def made_by(value: Abstract) -> str | None:
-    """The qualified name of what made an object: "torch.optim.AdamW", "models.Net"; None where unknown."""
+    """The qualified name of an object's class or maker: "torch.optim.AdamW", "models.Net"; None if unknown."""
     for one in alternatives(value):
         if isinstance(one, Instance):
             return one.made_by
@@ -356,7 +356,7 @@ def has_unknown(expr: Expr) -> bool:
 
 
 def kinds_of(value: object) -> tuple[str, ...]:
-    """The qualified names of what may have made an object."""
+    """The qualified names of an object's possible makers."""
     if value is None:
         return ()
     return tuple(one.made_by for one in alternatives(value) if isinstance(one, Instance))  # type: ignore[arg-type]
@@ -403,7 +403,7 @@ class CallRecord:
     receiver_object: Abstract | None = None
     callee: Abstract | None = None
     value: Abstract | None = None
-    """What the call returns; None until it returned."""
+    """The return value of the call; None until it returned."""
 
     @property
     def qualified(self) -> str:

@@ -44,7 +44,7 @@ def execute(ev: Evaluator, body: Sequence[ast.stmt], frame: Frame) -> Flow:
 
 
 def _after_exits(ev: Evaluator, before: int, rest: Callable[[], Flow]) -> Flow:
-    """Interpret what follows a conditional return, break or continue, on the condition that none of them happened."""
+    """Interpret the statements after a conditional return, break or continue, if none of them happened."""
     exits = ev.position.exits[before:]
     kinds = {kind for kind, _ in exits}
     skipped = _any_of(ev, [condition for _, condition in exits])
@@ -121,7 +121,7 @@ def _if(ev: Evaluator, node: ast.If, frame: Frame) -> Flow:
 
 
 def branch(ev: Evaluator, condition: Expr, then: Callable[[], Flow], otherwise: Callable[[], Flow]) -> Flow:
-    """Interpret both sides of a condition that is not known, and merge what they change."""
+    """Interpret both sides of an unknown condition, and merge their changes."""
     negated = Op("not", (condition,), condition.origin)
     flow, changes = ev.speculate(condition, then)
     other_flow, other_changes = ev.speculate(negated, otherwise)
@@ -197,7 +197,7 @@ def _while(ev: Evaluator, node: ast.While, frame: Frame) -> Flow:
 def _loop_once(
     ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame, start: Callable[[], None]
 ) -> Flow:
-    """Interpret the body once for all iterations: what it changes is unknown at its start."""
+    """Interpret the body once for all iterations: variables that it changes are unknown at its start."""
     _forget_changes(ev, node, frame)
     position = ev.position
     returns, length, before = len(frame.returns), len(position.conditions), len(position.exits)
@@ -225,7 +225,7 @@ def _loop_once(
 
 
 def _forget_changes(ev: Evaluator, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
-    """Make what the body of a loop changes unknown."""
+    """Make the variables unknown that the body of a loop changes."""
     for inner in ast.walk(node):
         targets: list[ast.expr] = []
         if isinstance(inner, ast.AugAssign):

@@ -113,7 +113,7 @@ def _link(words: Sequence[Word], record: CallRecord, project: Project) -> Link |
 
 
 def _launch(words: Sequence[Word], texts: Sequence[str]) -> Launch:
-    """The launch by what stands before the program: python, torchrun, accelerate or deepspeed."""
+    """The launch, by the command before the program: python, torchrun, accelerate or deepspeed."""
     names = [posixpath.basename(text) for text in texts]
     launcher: Launcher = next((_LAUNCHERS[name] for name in names if name in _LAUNCHERS), "python")
     found: dict[str, Expr] = {}

@@ -18,7 +18,7 @@ _LONGEST = 56
 def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int) -> list[str]:
     """The bar with a mark at the capacity, and its legend. The five largest parts have different fills.
 
-    A column stands for another number of bytes in each bar, so bars cannot be compared with each other.
+    A column is another number of bytes in each bar, so bars cannot be compared with each other.
     """
     shown = _grouped(parts)
     total = sum(part.bytes for part in shown)

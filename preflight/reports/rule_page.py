@@ -32,7 +32,7 @@ def _lines(rule: type[Rule]) -> Iterator[str]:
             yield from (f"## {heading}", "")
         for example in examples:
             yield from _example(example)
-    yield from ("## Ignore it", "", "On the line, or on a line of its own above:", "")
+    yield from ("## Ignore it", "", "On the same line, or on a separate line above:", "")
     yield from ("```yaml", f"# preflight: ignore[{rule.name}] why", "```", "")
 
 

@@ -21,7 +21,7 @@ from typing import Literal, TextIO
 from preflight.vocabulary.errors import OutputError, ReaderGone
 
 Kind = Literal["text", "json", "github", "patch"]
-"""What is written: text, JSON (or TOML), workflow commands of GitHub with text after them, or a diff."""
+"""Kinds of output: text, JSON (or TOML), workflow commands of GitHub with text after them, or a diff."""
 
 KINDS = ("text", "json", "github", "patch")
 

@@ -41,7 +41,7 @@ class Look:
     terminal: bool = False
 
     def paint(self, text: str, style: str) -> str:
-        """`text` in a style like "bold red"; as it is without colours."""
+        """`text` in a style like "bold red"; unchanged without colours."""
         if not self.colour or not text:
             return text
         return f"\x1b[{';'.join(_CODES[word] for word in style.split())}m{text}\x1b[0m"

@@ -1,4 +1,4 @@
-"""SLURM: what a request gets on a cluster, the import of clusters, the check before sbatch.
+"""SLURM: the resources that a request gets on a cluster, the import of clusters, the check before sbatch.
 
 A SLURM job has three forms here, in this order:
 

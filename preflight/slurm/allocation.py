@@ -1,4 +1,4 @@
-"""What a SLURM request gets on each node: tasks, CPUs, GPUs, memory; and which nodes of the cluster can give it.
+"""The resources of a SLURM request on each node: tasks, CPUs, GPUs, memory; and the nodes that can give them.
 
 The verdict and the counts are those of the controller (preflight.slurm.controller). Where a value or the cluster is not
 known, the arithmetic below goes as far as it can. Memory is per node, per allocated CPU or per allocated GPU. A job has
@@ -30,12 +30,12 @@ _DECISIVE = (
     "nodes", "tasks", "tasks_per_node", "cpus_per_task", "memory", "memory_per_cpu", "memory_per_gpu", "gpus_per_node",
     "gpus", "gpus_per_task", "cpus_per_gpu", "tasks_per_gpu", "partition",
 )  # fmt: skip
-"""Fields of a request that decide what the job gets on a node."""
+"""Fields of a request that decide the job's resources on a node."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a job gets on each of its nodes. None: unknown; `unknown` says why, by the names of these fields.
+    """The resources of a job on each of its nodes. None: unknown; `unknown` says why, by the names of these fields.
 
     `impossible` says why no node can give it (None: some node can, or no cluster is known). `settings` names the fields
     of the request that are the reason, the most direct first. `warnings`: what SLURM accepts but will not start.
@@ -154,7 +154,7 @@ def counts_memory(cluster: Cluster) -> bool:
 def _given(
     request: Request, shares: tuple[Share, ...], node: Node, partition: Partition | None, cluster: Cluster
 ) -> _Need:
-    """What the controller gives on the node with the most tasks; among equal ones, on that with the least memory."""
+    """The resources on the node with the most tasks; among equal ones, on the node with the least memory."""
     busiest = min(shares, key=lambda one: (-one.tasks, -one.gpus, one.memory if one.memory is not None else 0))
     cpus = busiest.cpus if node.cpus is not None else _need(request, node, partition, cluster).cpus
     said = _memory(request, node, partition, cluster, cpus, busiest.gpus)[1]
@@ -313,7 +313,7 @@ def _why(value: Value) -> str:
 
 
 def _refusal(request: Request, cluster: Cluster, verdict: Verdict, unknown: tuple[tuple[str, str], ...]) -> Allocation:
-    """Why it is refused, with the limits of the node type that lacks the least: a rule says what would fit there."""
+    """Why it is refused, with the limits of the nearest node type: a rule says which request would fit there."""
     said = "" if verdict.answer in (None, CLIENT) else str(verdict.answer)
     plain = Allocation(unknown=unknown, impossible=verdict.words, answer=said, settings=verdict.settings)
     partitions = partitions_of(request, cluster)
@@ -359,7 +359,7 @@ def _setting(request: Request, name: str) -> str:
 
 
 def _lacking(request: Request, need: _Need, node: Node, cluster: Cluster) -> tuple[str, str] | None:
-    """What this node type lacks for the request: (field, words); None where it lacks nothing."""
+    """The missing resource of this node type: (field, words); None if nothing is missing."""
     what = f"a node of type {node.name}"
     if not meets(request.constraint, node):
         return "constraint", f"no node has the feature --constraint={request.constraint}"

@@ -1,4 +1,4 @@
-"""What a launch and the SLURM request say about processes, nodes and memory, as bindings of Job fields."""
+"""Processes, nodes and memory of a launch and its SLURM request, as bindings of Job fields."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _without_gpu(request: Request) -> bool:
 
 
 def _allocation(request: Request) -> dict[str, Expr]:
-    """What the request gets on any cluster. What depends on the cluster is left out; the machine fills it in."""
+    """The resources that a request gets on every cluster. The machine adds those that depend on the cluster."""
     from preflight.slurm.allocation import resolve
 
     found = resolve(request, None)
@@ -80,7 +80,7 @@ def _allocation(request: Request) -> dict[str, Expr]:
 
 
 def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, Source]]:
-    """What a container gives the processes in it; a memory limit of the request comes before the container's."""
+    """The resources of the processes in a container; a memory limit of the request overrides the container's."""
     for name, field in ((SHM, "machine.shm"), (MEMORY, "machine.memory_limit")):
         expr = launch.environment.get(name)
         if expr is not None and not (asked and name == MEMORY):

@@ -35,7 +35,7 @@ LEAST_BUDGET = 24
 
 @dataclass(frozen=True)
 class Side:
-    """The device's or the host's memory: a bound of what a job needs, and the capacity.
+    """The device's or the host's memory: a bound of a job's need, and the capacity.
 
     `bound(job)` is (expected, high) bytes and never falls as numeric fields grow; None if the job is not known well
     enough. `capacity`: bytes, None if it is unknown, or a function of the job. `least(job)`: the least bytes that a job
@@ -126,7 +126,7 @@ class Grid:
         return self._maker.at(assignment).job
 
     def key(self, cell: Index, index: Index) -> tuple[str, ...]:
-        """What the memory of a point depends on."""
+        """The values that the memory of a point depends on."""
         return self._maker.key(self.assignment(cell, index))
 
     def evaluate(self, cell: Index, index: Index) -> Judged:

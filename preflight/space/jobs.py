@@ -40,7 +40,7 @@ class JobMaker:
         return Made(unchecked(self._base.job, values), unknown)
 
     def key(self, assignment: Mapping[str, Value]) -> tuple[str, ...]:
-        """What the memory of the Job depends on: equal keys mean equal estimates."""
+        """The values that the memory of the Job depends on: equal keys mean equal estimates."""
         env = {name: Const(value) for name, value in assignment.items()}
         return tuple(_memory_key(bound.field, evaluate(bound.expr, env)) for bound in self._varying)
 

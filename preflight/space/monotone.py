@@ -29,7 +29,7 @@ def increasing(field: str) -> bool:
 
 
 def ranges(axes: Iterable[Axis]) -> dict[str, Interval]:
-    """The numbers that each numeric axis lies between."""
+    """The smallest and largest number of each numeric axis."""
     found: dict[str, Interval] = {}
     for axis in axes:
         domain = axis.domain

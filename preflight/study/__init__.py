@@ -1,1 +1,1 @@
-"""Studies: what the files of one launch say together."""
+"""Makes studies from readings: the files of one launch together give one study."""

@@ -1,4 +1,4 @@
-"""From a chain of readings to a Study: a Box for each branch, and what all of them share."""
+"""Makes a Study from a chain of readings: a Box for each branch, and their common parts."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _key(chain: Chain) -> object:
 def _longest(chains: Iterable[Chain]) -> list[Chain]:
     """The chains that are no part of another: not a program that a given script launches.
 
-    A configuration launches nothing: the program with its defaults is a launch beside the one with another option.
+    A configuration launches nothing: the program with its defaults is one launch, the one with another option a second.
     """
     found = list(chains)
     launched = {
@@ -162,7 +162,7 @@ def _late(path: str) -> Skipped:
 
 
 def _broken(chains: list[Chain], follower: Follower) -> dict[str, Skipped]:
-    """Files that a launch leads to and that cannot be read: the study lacks what they say."""
+    """Files of a launch that cannot be read: their settings are missing in the study."""
     found = {}
     for chain in chains:
         for step in chain:

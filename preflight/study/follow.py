@@ -90,7 +90,7 @@ class Follower:
         return None
 
     def read(self, path: str, call: Call | None, composed: bool = False) -> Reading | None:
-        """What a file says when it is started by `call`; None, and the reason in `skipped`, if it cannot be read.
+        """The reading of a file that `call` starts; None, and the reason in `skipped`, if it cannot be read.
 
         A file that a program says it composes is a Hydra configuration, even if it does not look like one by itself.
         """
@@ -107,7 +107,7 @@ class Follower:
         return reading
 
     def _command(self, path: str, call: Call) -> Reading:
-        """What a command in a script says that starts no file of the project."""
+        """The reading of a command in a script that starts no file of the project."""
         return load("commands").read(self.project.source(path), call, self.project)
 
     def _only_unrecognised(self, path: str) -> bool:
@@ -196,7 +196,7 @@ def _axes(reading: Reading) -> Iterator[Axis]:
 
 
 def _local(reading: Reading) -> dict[str, Expr]:
-    """What a file itself says of names: the setting of the highest rank (the last of equal ranks), else the default."""
+    """The file's own values of names: the setting of the highest rank (the last of equal ranks), else the default."""
     local = {parameter.name: parameter.default for parameter in reading.parameters}
     for setting in sorted(reading.settings, key=lambda setting: setting.rank):
         local[setting.key] = setting.expr
@@ -232,7 +232,7 @@ def with_expressions(launch: Launch, change: Callable[[Expr], Expr]) -> Launch:
 
 
 def _merge(outer: Launch, inner: Launch) -> Launch:
-    """The launch by both: what the inner one says of processes, else the outer one."""
+    """The combined launch: processes as the inner one states them, else as the outer one."""
     trials = inner.trials_per_gpu
     if trials is None:
         trials = outer.trials_per_gpu

@@ -51,7 +51,7 @@ class Candidate:
 
 @dataclass
 class Draft:
-    """An unfinished box: its launch, and what the passes so far found."""
+    """An unfinished box: its launch, and the results of the passes so far."""
 
     chain: Chain
     branch: Branch

@@ -1,7 +1,7 @@
-"""Options of a Hydra tree that change nothing a job's memory depends on: they are no studies of their own.
+"""Merges options of a Hydra tree whose jobs need the same memory into one study.
 
 Every option of a group is read as the launch that would choose it. A logger, a debug option or a seed gives the same
-job as the defaults; one study stands for all of them, so that one job is judged once and reported once.
+job as the defaults; one study represents all of them, so that one job is judged once and reported once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONFIGURATION = "hydra"
 
 
 def merged(studies: Sequence[Study]) -> tuple[list[int], list[Study]]:
-    """The studies that are kept, by index and in order. Each has the files and the problems of those it stands for."""
+    """The studies that are kept, by index and in order. Each has the files and the problems of those it represents."""
     same: dict[Hashable, list[int]] = {}
     for index, study in enumerate(studies):
         alone = study.program is None or study.request is not None
@@ -32,7 +32,7 @@ def merged(studies: Sequence[Study]) -> tuple[list[int], list[Study]]:
 
 
 def _is_option(study: Study) -> bool:
-    """Whether a configuration starts the study, so that the launch is one that nobody wrote down."""
+    """Whether a configuration starts the study, so that no file states the launch."""
     return bool(study.dialects) and study.dialects[0] == CONFIGURATION
 
 
@@ -47,7 +47,7 @@ def _with(study: Study, others: Sequence[Study]) -> Study:
 
 
 def _job(study: Study) -> Hashable:
-    """What a study's verdict depends on, places left out."""
+    """The values that a study's verdict depends on, without their places."""
     facts = tuple(sorted((name, repr(fact.value)) for name, fact in study.facts.items()))
     return study.program, tuple(_box(box) for box in study.boxes), facts
 

@@ -1,1 +1,1 @@
-"""What preflight asks of the operating system: files, directories of the user, programs to start, the import path."""
+"""Access to the operating system: files, directories of the user, programs to start, the import path."""

@@ -1,7 +1,7 @@
-"""The directory of kept results: the user's own, for nobody else to read or write, never in a checked tree.
+"""The directory of kept results: only its user may read or write it, and it is never in a checked tree.
 
-What cannot be used is as if it were not there, and what cannot be written is not kept: no error of the disk ends a
-check. `Refused` says why a directory is not used, for those who ask (`-v`, `preflight cache show`).
+A file that cannot be used is ignored, and a result that cannot be written is not kept: an error of the disk never ends
+a check. `Refused` has the reason why a directory is not used (shown by `-v` and `preflight cache show`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT_LIMIT_MIB = 256
 LARGEST = 64 * 2**20
 """Bytes of one kept result; that of 20,000 files takes a tenth."""
 _LEFT = 0.8
-"""What stays of the limit when the oldest results go, so that not every run has to look."""
+"""Share of the limit that remains after the oldest results are deleted, so that not every run has to delete."""
 _USED_AGAIN_S = 3600
 """A result's time of use is written this seldom."""
 
@@ -77,7 +77,7 @@ def limit() -> int:
 
 
 def load(path: str) -> bytes | None:
-    """A file that this user wrote here: no link, nobody else's, nothing that others may write. None for any other."""
+    """A file that this user wrote: no link, no other owner, not writable for others. None for any other file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The one way to the file system for what a check reads: every answer can be noted, and compared with the disk later.
+"""The only access of a check to the file system. Every answer can be recorded, and compared with the disk later.
 
 A later run compares the notes of a `Record` with the disk (`unchanged`) and knows whether it would read the same. Files
 that were looked for and are missing, directories that were listed and links that were followed count as much as
@@ -22,7 +22,7 @@ RESOLUTION_NS = 2_100_000_000
 
 Path = str | os.PathLike[str]
 Notes = dict[str, dict[str, list[str]]]
-"""Directory -> name -> [kind, real path, content, signature], as JSON holds it. "" means that nobody asked.
+"""Directory -> name -> [kind, real path, content, signature], as JSON holds it. "" means that it was not asked.
 
 The kind: file, dir, other or missing, "link " before it where the path itself is a link. The real path: "." where it is
 the path. The content: how it was asked (as a directory, or at most so many bytes), ":", then a hash, or "!" and
@@ -79,7 +79,7 @@ def not_final(why: str) -> None:
 
 
 def real(path: Path) -> str:
-    """The path without links; as it is where they lead in a circle, or where no file can have such a name."""
+    """The path without links; unchanged if they form a circle, or if no file can have such a name."""
     found = _real(os.fspath(path))
     if _record is not None:
         full = _absolute(path)
@@ -108,7 +108,7 @@ def lexists(path: Path) -> bool:
 
 
 def entries(folder: Path) -> list[tuple[str, str]]:
-    """(name, kind) of what is in a directory, sorted by name; the kind of a link is "link". Raises OSError."""
+    """(name, kind) of the entries of a directory, sorted by name; the kind of a link is "link". Raises OSError."""
     try:
         signed, found = _signed(folder), _entries(folder)
     except OSError as error:
@@ -124,7 +124,7 @@ def names(folder: Path) -> list[str]:
 
 
 def status(path: Path) -> os.stat_result:
-    """The status of what is there, its owner and rights among it. Raises OSError."""
+    """The status of a path, with owner and rights. Raises OSError."""
     depends_on(path)
     return os.stat(path)
 
@@ -144,7 +144,7 @@ def depends_on(path: Path) -> None:
 
 
 def read(path: Path, most: int, data: bytes, status: os.stat_result) -> None:
-    """Notes what was read of a file of at most `most` bytes; `status`: its own, before it was read."""
+    """Records the content of a file of at most `most` bytes; `status`: that of the file before it was read."""
     if _record is not None:
         _noted(path, f"{most}:{sha256(data).hexdigest()}", _settled(status))
 
@@ -184,7 +184,7 @@ def _real(path: str) -> str:
 
 
 def _kind(path: str) -> tuple[str, os.stat_result | None]:
-    """What a path is, and its status where links lead to something."""
+    """The kind of a path, and its status if its links lead to a file."""
     try:
         status = os.lstat(path)
     except (OSError, ValueError):
@@ -220,7 +220,7 @@ def _hash_of_entries(found: list[tuple[str, str]]) -> str:
 
 
 def _signature(status: os.stat_result) -> str:
-    """What changes with a content: ctime too, which nobody can set back."""
+    """The status fields that change with the content, among them ctime, which cannot be set back."""
     return (
         f"{status.st_dev} {status.st_ino} {status.st_mode} {status.st_uid} {status.st_size} "
         f"{status.st_mtime_ns} {status.st_ctime_ns}"
@@ -228,7 +228,7 @@ def _signature(status: os.stat_result) -> str:
 
 
 def _settled(status: os.stat_result) -> str:
-    """The signature; none where the next change could leave it as it is."""
+    """The signature; none if the next change might not change it."""
     young = max(status.st_mtime_ns, status.st_ctime_ns) > time.time_ns() - RESOLUTION_NS
     return "" if young else _signature(status)
 
@@ -283,7 +283,7 @@ def _leads(path: str, stated: str, kind: str, homes: dict[str, str]) -> bool:
 
 
 def _content(path: str, stated: str, read_again: Callable[[str, int], bytes]) -> str:
-    """The content as it is noted, asked in the same way as before."""
+    """The content as recorded, read in the same way as before."""
     way = stated.partition(":")[0]
     try:
         if way == "dir":

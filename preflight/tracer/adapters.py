@@ -23,7 +23,7 @@ use_rslora lora_alpha alpha alpha_pattern prompt_tuning_init prompt_tuning_init_
 tokenizer_kwargs task_type peft_type inference_mode base_model_name_or_path revision auto_mapping
 """
 VALUES_ONLY = frozenset(_VALUES_ONLY.split())
-"""Options that decide what the weights are and not how many (PiSSA, LoftQ, rank-stabilised scales ...)."""
+"""Options that change the values of weights and not their number (PiSSA, LoftQ, rank-stabilised scales ...)."""
 CANNOT = {
     "x-lora": "X-LoRA mixes adapters that were trained before: their files are needed",
     "poly": "Poly is told each sample's task, which no Job says",
@@ -34,7 +34,7 @@ CANNOT = {
     "unilora": "it counts what it draws when it is made, which nothing without values can",
     "waveft": "it draws which coefficients train when it is made, which nothing without values can",
     "cpt": "its loss selects tokens by their values",
-    "shadow": "it runs a second, smaller model beside the first, which has no law",
+    "shadow": "it runs a second, smaller model in addition, which has no law",
 }
 """Methods that are not traced, and why."""
 
@@ -67,7 +67,7 @@ def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.n
         for module in adapted.modules():
             if hasattr(module, "vblora_logits_A"):
                 module.training = False
-    if options.get("half"):  # peft gives adapters the dtype of what they stand beside, but not on the meta device
+    if options.get("half"):  # peft gives adapters the dtype of their layer, but not on the meta device
         for parameter in adapted.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.to(options["half"])

@@ -1,5 +1,5 @@
-"""What the builders of models share: classes of transformers by their configurations, models of timm and torchvision on
-meta, and what a step returns."""
+"""Shared by the builders of models: classes of transformers by their configurations, models of timm and torchvision on
+meta, and the outputs of a step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CannotBuild(Exception):
 
 
 class Output(dict[str, Any]):
-    """What a step returns: a loss, and other tensors that its caller still has a name for."""
+    """The outputs of a step: a loss, and other tensors that a variable of the caller still holds."""
 
     def __init__(self, loss: torch.Tensor, **more: torch.Tensor) -> None:
         super().__init__(more)

@@ -54,7 +54,7 @@ def _is_stack(modules: nn.ModuleList) -> bool:
 
 
 def _checkpointed(layer: Any, body: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A compiled layer within its checkpoint: what is compiled runs again in backward."""
+    """A compiled layer within its checkpoint: the compiled code runs again in backward."""
     if getattr(layer, "gradient_checkpointing", False) and layer.training:
         return layer._gradient_checkpointing_func(functools.partial(body, **kwargs), *args)
     return body(*args, **kwargs)
@@ -229,15 +229,15 @@ class Plan:
         return sorted(read, key=self.place.__getitem__)
 
     def _is_read_whole(self, node: fx.Node, returned: set[fx.Node]) -> bool:
-        """Whether a view of it, or itself, is returned or read by a kernel of its own."""
+        """Whether it, or a view of it, is returned or read by a separate kernel."""
         if node in returned:
             return True
         return any(_opaque(user) or (_is_view(user) and self._is_read_whole(user, returned)) for user in node.users)
 
 
 def allocate(module: fx.GraphModule, args: list[Any]) -> list[Any]:
-    """What a compiled graph allocates and returns; nothing is computed. `args`: its inputs, which die when they were
-    read last, unless somebody else holds them."""
+    """The allocations and outputs of a compiled graph; nothing is computed. `args`: its inputs, which die after their
+    last use, unless another variable holds them."""
     plan = _plan(module)
     held: dict[fx.Node, Any] = {}
     result: list[Any] = []
@@ -281,7 +281,7 @@ def _written(plan: Plan, held: dict[fx.Node, Any], node: fx.Node, at: int) -> An
 
 
 def _value(plan: Plan, held: dict[fx.Node, Any], arg: Any) -> Any:
-    """What a graph returns in a place: a storage seen through the views that lie between."""
+    """An output of a graph: the storage behind its views."""
     if not isinstance(arg, fx.Node):
         return arg
     if arg in held:

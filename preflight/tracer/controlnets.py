@@ -21,7 +21,7 @@ def beside(inner: nn.Module) -> nn.Module:
     import diffusers
 
     if type(inner).__name__ != "UNet2DConditionModel":
-        raise ValueError(f"a ControlNet beside {type(inner).__name__} is not traced")
+        raise ValueError(f"a ControlNet for {type(inner).__name__} is not traced")
     inner.requires_grad_(False)
     with torch.device("meta"):
         control = diffusers.ControlNetModel.from_unet(inner, load_weights_from_unet=False)
@@ -36,7 +36,7 @@ def image(side: int, batch: int, dtype: torch.dtype) -> torch.Tensor:
 
 @contextlib.contextmanager
 def without_autocast() -> Iterator[None]:
-    """Autocast off: accelerate wraps the forward of what it prepared, which the frozen denoiser is not."""
+    """Autocast off: accelerate wraps the forward of prepared models only, and the frozen denoiser is not prepared."""
     stack = torch.overrides._get_current_function_mode_stack()
     mode = next((one for one in reversed(stack) if hasattr(one, "attention")), None)
     dtype = getattr(mode, "dtype", None)

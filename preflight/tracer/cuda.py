@@ -1,4 +1,4 @@
-"""What CUDA would do, done on meta tensors: autocast with its weight cache, attention kernels, fused dropout.
+"""Emulates CUDA on meta tensors: autocast with its weight cache, attention kernels, fused dropout.
 
 torch.autocast does not act on meta tensors and `scaled_dot_product_attention` picks a CPU path there, so both are
 emulated above autograd, in a TorchFunctionMode.
@@ -41,7 +41,7 @@ _PROMOTE = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put
 
 
 def _callables(names: Iterable[str]) -> frozenset[Callable[..., Any]]:
-    """Every builtin of these names; Python wrappers are left out, since what they call is seen by itself."""
+    """Every builtin of these names. Python wrappers are left out, since the builtins that they call are recorded."""
     homes = (torch, torch.Tensor, F, torch._C._nn, torch.linalg, torch.special, torch._C._VariableFunctions)
     found = set()
     for name in names:
@@ -135,7 +135,7 @@ class Cuda(TorchFunctionMode):
         return out
 
     def _inside(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run a Python-level composite with this mode on for what it calls.
+        """Run a Python-level composite, with this mode on for its inner calls.
 
         Its own override checks are switched off, or it would come back here for ever.
         """

@@ -21,9 +21,9 @@ VAE_FACTOR = 8
 PACKED = 2
 """Side of the squares of latents that FLUX takes for a token (pipelines/flux, _pack_latents)."""
 CONTROLNET = "controlnet"
-"""The way of adapting a denoiser (`setup["peft"]["method"]`) that puts a ControlNet beside it."""
+"""The adapter method (`setup["peft"]["method"]`) that adds a ControlNet to a denoiser."""
 ENCODERS = ("AutoencoderKL",)
-"""What encodes images to latents, without a gradient."""
+"""The model that encodes images to latents, without a gradient."""
 
 
 def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.dtype]) -> nn.Module:
@@ -68,11 +68,11 @@ def guided(model: dict[str, Any]) -> bool:
 
 
 def _adapt(inner: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.dtype]) -> None:
-    """LoRA as the scripts add it; adapters are in fp32 where nothing else is asked for (cast_training_params)."""
+    """LoRA as the scripts add it; by default adapters are in fp32 (cast_training_params)."""
     import peft
 
     if options.get("method", "lora") not in ("lora", "dora"):
-        raise ValueError(f"adapters of the method {options['method']} beside a denoiser are not traced")
+        raise ValueError(f"adapters of the method {options['method']} in a denoiser are not traced")
     rank = options.get("r", 8)
     config = peft.LoraConfig(
         r=rank,

@@ -72,7 +72,7 @@ class Denoising(nn.Module):
         noise = torch.randn_like(latents)
         noisy = latents + noise  # scheduler.add_noise
         found = self.inner(noisy, timestep=timesteps, **conditions, return_dict=False)[0]
-        if found.shape != noise.shape:  # a learnt variance beside the noise (DiT, PixArt)
+        if found.shape != noise.shape:  # a learnt variance in addition to the noise (DiT, PixArt)
             found = found.chunk(2, dim=1)[0]
         return Output(F.mse_loss(found.float(), noise.float()), found=found)
 

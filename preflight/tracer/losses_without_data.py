@@ -22,7 +22,7 @@ MATCHERS = "linear_sum_assignment"
 """scipy's name of the Hungarian algorithm; modules of transformers import it by that name."""
 _BEYOND = ("__ge__", "__gt__", "ge", "gt")
 _CERTAIN = {"isfinite": True, "isinf": False, "isnan": False, "__ge__": True, "ge": True}
-"""What all (or any) of the values of a comparison are: finite, and corners of boxes in order."""
+"""The assumed result of comparisons over all (or any) values: finite, and corners of boxes in order."""
 _VIEWS = (torch.Tensor.flatten, torch.Tensor.reshape, torch.Tensor.view, torch.Tensor.contiguous, torch.Tensor.bool)
 
 
@@ -94,7 +94,7 @@ def _ones(shape: Any) -> Any:
 
 
 def match(cost: Any, maximize: bool = False) -> tuple[Any, Any]:
-    """What scipy's Hungarian algorithm returns for predictions (rows) and the objects of a batch (columns): a pair for
+    """The result of scipy's Hungarian algorithm for predictions (rows) and the objects of a batch (columns): a pair for
     each object."""
     import numpy as np
 

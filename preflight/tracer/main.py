@@ -36,7 +36,7 @@ def _versions() -> dict[str, str]:
 
 
 def main() -> int:
-    """Serve standard input; what libraries print goes to standard error, the replies alone to standard output."""
+    """Serve standard input. Only replies go to standard output; output of libraries goes to standard error."""
     warnings.simplefilter("ignore")
     stdout, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:

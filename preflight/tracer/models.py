@@ -118,7 +118,7 @@ def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:
     base = getattr(base, "model", base) if hasattr(base, "peft_config") else base
     if not hasattr(base, "gradient_checkpointing_enable"):
         raise CannotBuild(
-            f"{type(base).__name__} has no gradient checkpointing of its own: what a program checkpoints "
+            f"{type(base).__name__} has no built-in gradient checkpointing: what a program checkpoints "
             "of it is not known"
         )
     base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": context_fn})

@@ -31,7 +31,7 @@ HQQ_PACKED = {8: 1.0, 4: 0.5, 3: 4 / 10, 2: 0.25, 1: 0.125}
 
 
 class _Packed(nn.Linear):
-    """A frozen linear layer; its parameters have the weight's shape and say what an element really costs."""
+    """A frozen linear layer; its parameters have the weight's shape and the real bytes per element."""
 
     def __init__(self, original: Any, options: dict[str, Any]) -> None:
         nn.Module.__init__(self)
@@ -49,7 +49,7 @@ class _Packed(nn.Linear):
             self.bias.requires_grad_(False)
 
     def by_group(self, each: float) -> nn.Parameter:
-        """What a group of elements shares, of so many bytes; without groups, each output has its own."""
+        """The shared values of a group of elements, of so many bytes; without groups, each output has its own."""
         if self.group is None:
             return _costing(each, (self.out_features,))
         return _costing(each / self.group, tuple(self.weight.shape))
@@ -166,8 +166,8 @@ class HqqLinear(_Packed):
         self.zero, self.scale = self.by_group(2), self.by_group(2)
 
     def rebuilt(self) -> torch.Tensor:
-        """Quantizer.dequantize: unpacked, less the zeros, times the scales, each beside the one before. What unpacking
-        masks and shifts is a byte for several elements and gone by then."""
+        """Quantizer.dequantize: unpacked, less the zeros, times the scales; each result lives together with the one
+        before. The masked and shifted tensors of unpacking have a byte for several elements and are freed before."""
         whole = self.dequantised()
         less = torch.empty_like(whole)
         weight = torch.empty_like(less)

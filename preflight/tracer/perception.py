@@ -1,7 +1,7 @@
 """Models of transformers that see or hear, by their class: segmentation, detection, video, captions, sound.
 
-Each is traced with the library's own loss. What a batch holds is the class's recipe (`perception_batches`); what its
-loss asks of the data is answered by `losses_without_data`.
+Each is traced with the library's own loss. The class's recipe makes the batch (`perception_batches`).
+`losses_without_data` answers the questions of the loss about the data.
 """
 
 from __future__ import annotations

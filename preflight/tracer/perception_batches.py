@@ -1,5 +1,5 @@
-"""What a batch of each kind of model holds, as the library's processors and example scripts make it, and the losses of
-classes that have none of their own."""
+"""The tensors of a batch for each kind of model, as the library's processors and example scripts make it, and the
+losses of classes without a loss."""
 
 from __future__ import annotations
 

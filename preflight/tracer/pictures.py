@@ -24,7 +24,7 @@ PARTS = {
                   "query_tokens", "language_projection", "image_newline"),
     "vision": ("vision_tower", "visual", "vision_model"),
 }  # fmt: skip
-"""Modules of a part, wherever they are; what is in neither part belongs to the language model."""
+"""Modules of a part, at any place. Modules of neither part belong to the language model."""
 PLACEHOLDER = 2
 """The placeholder token of an image, whatever the model's own is."""
 
@@ -67,7 +67,7 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
 
 
 def _beside(peft: dict[str, Any], left_out: list[str]) -> dict[str, Any]:
-    """The options of adapters that stand in none of the modules left out."""
+    """The options of adapters that are in none of the modules left out."""
     given = dict(peft.get("options") or {})
     if left_out and "exclude_modules" not in given:
         given["exclude_modules"] = left_out
@@ -75,7 +75,7 @@ def _beside(peft: dict[str, Any], left_out: list[str]) -> dict[str, Any]:
 
 
 def _look(whole: Any, inner: Any, model: dict[str, Any]) -> nn.Module:
-    """The model with inputs that are partly true values, in its forward and in what checkpoints compute again."""
+    """The model with some real input values, in its forward and in the recomputation of checkpoints."""
     plain = whole.forward
 
     def forward(**batch: Any) -> Any:
@@ -145,7 +145,7 @@ class _Joined(torch.autograd.Function):
 def inputs(model: dict[str, Any], point: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
     """A batch. Point: b, s (tokens in all).
 
-    `model`: "spans" (how many placeholders stand for each image of a sample), "mask" (whether the batch is padded),
+    `model`: "spans" (the number of placeholders of each image of a sample), "mask" (whether the batch is padded),
     "marks" (name of an input of 1 for placeholders, or None), "feeds": {name: {"shape", "per" ("sample": batch x shape;
     "row": batch x shape[0], the rest; "token": batch x s x shape), "dtype" ("float", "int", "bool"), "values" (a row,
     repeated) or "ones" (true ones); neither: on meta}}.

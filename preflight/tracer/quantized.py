@@ -64,7 +64,7 @@ class _MatMul8Bit(torch.autograd.Function):
 
 
 class _Quantised(nn.Linear):
-    """A frozen linear layer whose weight is kept in few bits: `bytes_per_element` is what one costs."""
+    """A frozen linear layer with a quantised weight of `bytes_per_element`."""
 
     def __init__(self, original: Any, bytes_per_element: float) -> None:
         nn.Module.__init__(self)
@@ -149,7 +149,7 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
 
 
 def _is_linear(layer: nn.Module) -> bool:
-    """What transformers replaces (integrations/bitsandbytes.py: nn.Linear, its subclasses, and GPT-2's Conv1D)."""
+    """Layers that transformers replaces (integrations/bitsandbytes.py: nn.Linear, its subclasses, GPT-2's Conv1D)."""
     return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
 
 

@@ -61,7 +61,7 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _settle() -> None:
-    """What the libraries made while they were imported is not looked through again by every collection."""
+    """Excludes the objects of imported libraries from garbage collection."""
     gc.collect()
     gc.freeze()
 
@@ -150,7 +150,7 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
 
 @contextlib.contextmanager
 def offloaded(model: torch.nn.Module) -> Iterator[None]:
-    """What autograd saves, but for parameters, waits in host memory and comes back as a new storage when it is used
+    """Tensors that autograd saves, except parameters, are in host memory and come back as a new storage when used
     (torch.autograd.graph.save_on_cpu; torchtune's OffloadActivations keeps a few more on the GPU for its stream)."""
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
 
@@ -206,7 +206,7 @@ def _unique(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 
 def _births(tape: Tape, out: Any, loss: torch.Tensor) -> list[int]:
-    """Births of what the model returned beside the loss; marked with the place on the tape where they may die."""
+    """Births of the model's outputs except the loss; marked with the place on the tape where they may die."""
     values = [out] if isinstance(out, (torch.Tensor, tuple, list)) else out.values()
     keys = {t.untyped_storage()._cdata for t in tree_leaves(list(values)) if isinstance(t, torch.Tensor)}
     keys.discard(loss.untyped_storage()._cdata)
@@ -214,8 +214,8 @@ def _births(tape: Tape, out: Any, loss: torch.Tensor) -> list[int]:
 
 
 def _freed(tape: Tape, since: int) -> set[int]:
-    """Births of what died with the loss: what functions of autograd hold by themselves, not by `save_for_backward`,
-    stays as long as their graph does, and so as long as the loss has a name. Scalars are left out."""
+    """Births of storages that died with the loss. Tensors that functions of autograd hold without `save_for_backward`
+    live as long as their graph, and so as long as a variable holds the loss. Scalars are left out."""
     died = {-1 - size for size, _ in tape.events[since:] if size < 0}
     return {birth for birth in died if tape.events[birth][0] > 8}
 

@@ -27,7 +27,7 @@ class Tape(TorchDispatchMode):
         super().__init__()
         self.convolutions = convolutions
         self.workspace = workspace
-        """What a convolution allocates for itself."""
+        """The workspace of a convolution."""
         self.workspaces: list[int] = []
         """Births of workspaces."""
         self.events: list[Event] = []
@@ -39,7 +39,7 @@ class Tape(TorchDispatchMode):
         self.birth_of: dict[int, int] = {}
         self.accumulations: list[tuple[int, int]] = []
         self.held: list[int] = []
-        """Births of what lives as long as the loss does."""
+        """Births of storages that live as long as the loss."""
         self.loss_apart = False
 
     def known(self, tensor: torch.Tensor) -> None:
@@ -102,7 +102,7 @@ class Tape(TorchDispatchMode):
         return out
 
     def _work(self, space: torch.Tensor | None) -> None:
-        """A workspace is born after what its kernel writes, and dies at once."""
+        """A workspace is born after the outputs of its kernel, and dies at once."""
         if space is not None:
             self._record(space)
             self.workspaces.append(self.birth_of[space.untyped_storage()._cdata])
@@ -117,7 +117,7 @@ def _grouped(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def kernel_scratch(func: Any, args: Any) -> list[torch.Tensor]:
-    """What CUDA kernels allocate for themselves through the caching allocator, which meta kernels do not."""
+    """Workspaces of CUDA kernels in the caching allocator, which meta kernels do not have."""
     aten = torch.ops.aten
     if func is aten._softmax_backward_data.default:
         # SoftMax.cu, softmax_backward_cuda_out: `tmp = grad * output`.
@@ -169,7 +169,7 @@ class Observer:
 
 
 def watch_modules(model: torch.nn.Module, tape: Tape) -> Callable[[], None]:
-    """Keep `tape.modules` up to date while the model's modules run; returns what takes the hooks off again."""
+    """Keep `tape.modules` up to date while the model's modules run; returns a function that removes the hooks."""
     handles = []
     for name, module in model.named_modules():
         for parameter in module.parameters(recurse=False):

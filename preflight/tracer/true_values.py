@@ -1,7 +1,7 @@
 """Tensors of true values among tensors of meta: small integers that decide the shapes of a model's step.
 
-What operations on true values alone make stays true and is on no tape. `Values` acts above autograd, `Scalars` on what
-kernels read; both are on while a model's forward runs.
+The results of operations on true values alone are true, too, and are on no tape. `Values` acts above autograd,
+`Scalars` on what kernels read; both are on while a model's forward runs.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class Values(TorchFunctionMode):
         return twin
 
     def _alike(self, lengths: list[int]) -> bool:
-        """Whether attention to pieces makes and keeps what it does of all at once: where scores are written out, only
-        of pieces of one length."""
+        """Whether attention to pieces makes and keeps the same as attention to all at once: with scores written out,
+        only if all pieces have one length."""
         return len(lengths) > 1 and not (self._model.get("written_out") and len(set(lengths)) > 1)
 
     def _pieces(self, whole: torch.Tensor, lengths: list[int]) -> torch.Tensor:
-        """Queries, keys or values of one image (or window) after another, as one tensor that attention takes at once:
-        what it makes and keeps is the same in all. Its scratch is that of all pieces, which is more. Where kernels take
-        packed lengths (`varlen`) nothing is divided; otherwise what the pieces' gradients are joined to is a copy."""
+        """Queries, keys or values of one image (or window) after another, as one tensor for attention. The tensors that
+        it makes and keeps are the same; its temporary memory is that of all pieces, which is more. Kernels with packed
+        lengths (`varlen`) divide nothing; otherwise the joined gradients of the pieces are a copy."""
         if self._model.get("varlen"):
             return whole
         _, heads, _, width = whole.shape

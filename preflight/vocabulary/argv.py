@@ -13,7 +13,7 @@ _ARGV = ("argparse", "click", "dataclass")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What an argv says: parameter -> expression, and the words that no parameter takes."""
+    """A parsed argv: parameter -> expression, and the words that no parameter takes."""
 
     values: Mapping[str, Expr]
     left: tuple[Word, ...] = ()
@@ -25,7 +25,7 @@ def bind_words(parameters: Sequence[Parameter], words: Sequence[Word]) -> dict[s
 
 
 def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> Bound:
-    """The same, with what is left over. Values keep the place they are written at; text is converted by type."""
+    """The same, with the words that are left over. Values keep their place; text is converted by type."""
     argv = [p for p in parameters if p.kind in _ARGV]
     keyed = {p.name: p for p in parameters if p.kind not in _ARGV}
     flags = {flag: p for p in argv for flag in p.flags}

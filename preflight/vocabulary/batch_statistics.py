@@ -1,6 +1,6 @@
 """Which models have layers with batch statistics (BatchNorm and its like), by their names: `batch_statistics.json`.
 
-The table is made from the libraries' own code (scripts/make_batch_statistics.py). What it does not have is unknown.
+The table is made from the libraries' code (scripts/make_batch_statistics.py). Models that are not in it are unknown.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Remembered:
         self._kept[kind, where] = value
 
     def all(self, kind: Kind[T], *where: Hashable) -> Iterator[T]:
-        """All things of a kind in a place and below it, the oldest first."""
+        """All objects of one type in a folder and below it, the oldest first."""
         for (one, place), value in self._kept.items():
             if one is kind and place[: len(where)] == where:
                 yield value

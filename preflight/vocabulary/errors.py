@@ -1,4 +1,4 @@
-"""Errors of usage and of settings. What is wrong in a checked file is a finding, and no error."""
+"""Errors of usage and of settings. A mistake in a checked file is a finding, not an error."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class HostEstimate:
     verdict: Verdict
     peak: str = "training"
     train_only: int | None = None
-    """Bytes before validation starts, where validation is what makes the peak."""
+    """Bytes before validation starts, if the peak is in validation."""
     notes: tuple[str, ...] = ()
 
 
@@ -128,7 +128,7 @@ class Comparison:
 
 
 ALL_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "temporary")
-"""What allocated bytes belong to, in the order in which they are counted and drawn."""
+"""The parts of allocated bytes, in the order in which they are counted and drawn."""
 
 
 @dataclass(frozen=True)

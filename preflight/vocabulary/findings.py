@@ -1,4 +1,4 @@
-"""Findings: what a rule says, in which place, with which confidence, and with which fix."""
+"""Finding: a rule's message, its place, its confidence and its fixes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Finding:
     settings: tuple[str, ...] = ()
     related: tuple[tuple[Origin, str], ...] = ()
     label: str = ""
-    """A few words beside the caret."""
+    """A few words after the caret."""
     notes: tuple[str, ...] = ()
     help: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()

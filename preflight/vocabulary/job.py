@@ -23,7 +23,7 @@ class Part(BaseModel):
 
 
 class Model(Part):
-    """What is trained. No defaults: at least one of these must be known for a device estimate."""
+    """The trained model. No defaults: at least one of these must be known for a device estimate."""
 
     name: str | None = None
     architecture: str | None = None
@@ -79,9 +79,9 @@ class Train(Part):
     grad_accum: Count | None = 1
     seq_len: Count | None = None  # no default
     target_len: Count | None = None  # seq2seq; no default
-    text_len: Count | None = None  # beside images; no default
+    text_len: Count | None = None  # of the text with an image; no default
     image_size: Count | None = None  # the model's own when absent
-    images: Amount | None = 1  # of each sample, beside its text
+    images: Amount | None = 1  # in each sample
     sequences: Literal["exact", "bound", "packed", "dynamic"] | None = "bound"
     precision: Literal["fp32", "bf16-mixed", "fp16-mixed", "bf16", "fp16"] | None = "fp32"
     weights_dtype: Literal["fp32", "bf16", "fp16"] | None = None  # what precision implies
@@ -96,10 +96,10 @@ class Train(Part):
     frozen: list[str] = []
     vocab_size: Count | None = None  # the model's own when absent
     copies: Copies = Copies.model_construct()
-    companions: list[str] | None = None  # frozen models beside the trained one (vae, text_encoder); no default
+    companions: list[str] | None = None  # frozen models on the GPU (vae, text_encoder); no default
     outputs_kept: Literal["no", "step", "loop"] | None = "no"
     loss: Literal["full", "chunked", "fused"] | None = "full"  # of a language model: whole logits in fp32, or not
-    optimizer_in_backward: bool | None = False  # each gradient is used and freed as soon as it is there
+    optimizer_in_backward: bool | None = False  # each gradient is used and freed during backward
     activation_offload: bool | None = False  # saved activations wait in host memory
     empty_cache_every: Count | None = None
     resumes: Literal["no", "host", "device", "kept", "trainer"] | None = "no"  # by way of; kept: it stays on the device
@@ -121,7 +121,7 @@ class Validation(Part):
     generates: bool | None = False
     max_new_tokens: Count | None = None
     beams: Count | None = 1
-    loads: list[str] | None = None  # of a pipeline, what is loaded anew to generate (denoiser, vae); no default
+    loads: list[str] | None = None  # models of a pipeline that are loaded to generate (denoiser, vae); no default
 
 
 class Data(Part):
@@ -140,7 +140,7 @@ class Data(Part):
     copies_samples: bool | None = None  # of data in memory; absent: rows as large as a sample are handed out as views
     validation_workers: Amount | None = None  # absent: no validation loader is known of
     validation_overlaps: bool | None = False
-    worker_bytes: Amount | None = 0  # what each training worker keeps beside its batches (a mosaic buffer)
+    worker_bytes: Amount | None = 0  # kept by each training worker in addition to its batches (a mosaic buffer)
     imports: list[str] = ["torch"]
 
 
@@ -159,7 +159,7 @@ class Parallel(Part):
 class MachinePart(Part):
     """The machine as the job sees it. No defaults but the accelerator's."""
 
-    accelerator: Literal["gpu", "cpu"] | None = "gpu"  # what is trained on; cpu: no CUDA context on the host
+    accelerator: Literal["gpu", "cpu"] | None = "gpu"  # cpu: no CUDA context on the host
     gpu: str | None = None
     gpu_memory: Count | None = None
     context: Amount | None = None

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU: `capacity` is what CUDA reports and a process can really get (bytes, conservative), not the nameplate.
+    """A GPU: `capacity` is the memory that CUDA reports and a process can use (bytes, conservative), not the nameplate.
 
     `context` is the CUDA context with libraries outside PyTorch's allocator, one process: (low, expected, high) bytes.
-    `nccl` is what a rank of several adds to it. `compute_capability` is (major, minor).
+    `nccl` is added to it for each rank of several. `compute_capability` is (major, minor).
     """
 
     name: str
@@ -43,9 +43,9 @@ class Node:
     gres: tuple[str, ...] = ()
     """Generic resources as SLURM writes them ("gpu:a100:2", "nvme:1"), where `gpus` and `gpu_type` do not say all."""
     memory_reserved: int | None = None
-    """What the system keeps for itself (MemSpecLimit)."""
+    """Memory that is reserved for the system (MemSpecLimit)."""
     local_disk: int | None = None
-    """Scratch space of its own (TmpDisk), which --tmp asks for."""
+    """Local scratch space (TmpDisk), which --tmp asks for."""
     hosts: str | None = None
     """The names of the nodes, as a host list."""
 
@@ -80,11 +80,11 @@ class Cgroup:
     constrain_memory: bool | None = None
     constrain_swap: bool | None = None
     allowed_swap_percent: float | None = None
-    """Swap that a job may use beside its memory, per cent of its memory."""
+    """Swap that a job may use in addition to its memory, in per cent of its memory."""
     allowed_memory_percent: float | None = None
-    """What a job may use of the memory that it is given (AllowedRAMSpace); None: all of it."""
+    """Share of its allocated memory that a job may use (AllowedRAMSpace); None: all of it."""
     max_memory_percent: float | None = None
-    """What one job may use of a node's memory (MaxRAMPercent); None: all of it."""
+    """Share of a node's memory that one job may use (MaxRAMPercent); None: all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,9 @@ class Cluster:
     path: str | None = None
     """The file it was read from."""
     defaults: dict[str, int] = field(default_factory=dict)
-    """What the whole cluster gives: memory_per_node, memory_per_cpu, memory_per_gpu (bytes), cpus_per_gpu."""
+    """Defaults of the whole cluster: memory_per_node, memory_per_cpu, memory_per_gpu (bytes), cpus_per_gpu."""
     limits: dict[str, int] = field(default_factory=dict)
-    """What the whole cluster allows: memory_per_node, memory_per_cpu (bytes)."""
+    """Limits of the whole cluster: memory_per_node, memory_per_cpu (bytes)."""
     gres_types: tuple[str, ...] | None = None
     """Generic resources that the cluster knows (GresTypes); None: not known."""
     select_type: str | None = None

@@ -30,13 +30,13 @@ def format_size(size: int) -> str:
 
 
 UNLIMITED = 2**32 - 1
-"""Minutes of a time without end: what SLURM compares limits with (INFINITE, slurm.h)."""
+"""Minutes of an unlimited time, as SLURM compares it with limits (INFINITE, slurm.h)."""
 
 
 def slurm_minutes(text: str) -> int | None:
     """Minutes of a time as sbatch reads it, rounded up: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; UNLIMITED. None: no time.
 
-    time_str2secs in src/common/parse_time.c: what is left empty is 0 ("5-" is five days).
+    time_str2secs in src/common/parse_time.c: an empty field is 0 ("5-" is five days).
     """
     if text.upper() in ("-1", "INFINITE", "UNLIMITED"):
         return UNLIMITED

@@ -91,7 +91,7 @@ def _rows(one: Added) -> tuple[Optimizer, ...]:
 
 
 def _problem(row: Optimizer) -> str | None:
-    """What is wrong with a row: its step is asked about two small parameters."""
+    """The mistake in a row, if any: its step is called with two small parameters."""
     if not isinstance(row.name, str) or not row.name:
         return "it has no name"
     if not isinstance(row.spellings, tuple) or not all(isinstance(x, str) and x == x.lower() for x in row.spellings):

@@ -32,7 +32,7 @@ class StudyResult:
     node: Node | None = None
     smallest: Gpu | None = None
     notes: tuple[str, ...] = ()
-    """What was assumed about where it runs."""
+    """Assumptions about the machine."""
     estimate: Callable[[Job], Estimates] | None = field(default=None, compare=False, repr=False)
     unjudged: Unknown | None = None
     """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
@@ -61,7 +61,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All projects of one command. `root` is what machine formats name paths from, `base` what people see (the cwd)."""
+    """All projects of one command. Paths are relative to `root` in machine formats, to `base` (the cwd) for people."""
 
     reports: tuple[Report, ...]
     root: Path

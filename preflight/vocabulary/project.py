@@ -65,7 +65,7 @@ class Submission:
         return {COMMAND_LINE: shlex.join((*self.arguments, *self.words)), ENVIRONMENT: given}
 
     def variables(self) -> list[tuple[str, str]]:
-        """What the environment has of the variables that sbatch reads, in the order it reads them."""
+        """The environment variables that sbatch reads and that are set, in the order in which sbatch reads them."""
         return [(name, self.environment[name]) for name in VARIABLES if name in self.environment]
 
     @property
@@ -82,7 +82,7 @@ class Project:
         self.overlay = dict(overlay or {})
         self._cache: dict[str, Source | UnreadableFile] = {}
         self.remembered = Remembered()
-        """What readers made of files, by path."""
+        """Readings of files, by path."""
         self.submissions: Mapping[str, Submission] = {}
         """How a job script (by its path) is submitted, where that is known: `preflight sbatch`."""
 
@@ -100,7 +100,7 @@ class Project:
         return other
 
     def relative(self, path: Path) -> str | None:
-        """A path as this project names it, None where it lies outside the root."""
+        """A path relative to the project's root; None if it is outside the root."""
         try:
             return real(path).relative_to(self.root).as_posix()
         except ValueError:
@@ -139,7 +139,7 @@ class Project:
             return Source(path, self.overlay[path])
         full = self._inside(path)
         if full is None:
-            raise UnreadableFile("it lies outside the project")
+            raise UnreadableFile("it is outside the project")
         data = read_bytes(full)
         if b"\0" in data:
             raise UnreadableFile("it is a binary file")

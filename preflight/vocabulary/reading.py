@@ -1,4 +1,4 @@
-"""What a dialect hands on: settings with origins, search axes, links to other files, facts and problems.
+"""Reading: everything that one file says: settings with origins, search axes, links, facts and problems.
 
 A dialect is a module of a package of `preflight.dialects`, with three names:
 
@@ -30,13 +30,13 @@ class Rank(IntEnum):
     """How much a binding's word counts: among bindings of one Job field the highest rank wins, then the last."""
 
     hint = -2
-    """A name that suggests the field, of a value that something else was seen to read: where nothing else speaks."""
+    """The name suggests the field, but other code reads the value. Used only if no other setting gives the field."""
     not_followed = -1
-    """An argument is passed whose value cannot be followed. It rules a library's default out, and says no more."""
+    """An argument is passed whose value is unknown. It only excludes the library's default."""
     by_name = 0
     """A setting whose name suggests the field."""
     default = 1
-    """What a library does where nothing is passed to it."""
+    """The default of a library for an argument that is not passed."""
     read = 2
     """Read from the program's text, a tool's settings, the launch or the request."""
     literal = 3
@@ -65,7 +65,7 @@ class Word:
 
 
 def word(text: str, origin: Origin | None = None) -> Word:
-    """A literal word, split at the first `=` so that the value has a place of its own."""
+    """A literal word, split at the first `=` so that the value has its own place."""
     head, equals, tail = text.partition("=")
     if not equals:
         return Word("", Const(text, origin), origin) if not text.startswith("-") else Word(text, None, origin)
@@ -114,7 +114,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a file is started with: a link, seen from its target."""
+    """How a file is started: a link, seen from its target."""
 
     caller: str
     words: tuple[Word, ...] = ()
@@ -124,7 +124,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Something a program can be given: `name` is what expressions refer to it by (argparse dest, config key)."""
+    """A parameter of a program: `name` is its name in expressions (argparse dest, config key)."""
 
     name: str
     default: Expr
@@ -204,13 +204,13 @@ class Problem:
 
     @property
     def fix_title(self) -> str:
-        """What the repair does, in words."""
+        """A description of the repair."""
         return f"write `{self.fix}`" if self.fix else "take it out"
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One box of a conditional space: what is fixed in it, and axes, settings and bindings of its own."""
+    """One box of a conditional space: its fixed values, and its own axes, settings and bindings."""
 
     fixed: Mapping[str, Value] = field(default_factory=dict)
     axes: tuple[Axis, ...] = ()
@@ -220,7 +220,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What SLURM was asked for, as written (None: not given). `origins` by the names below."""
+    """A request for SLURM, as written (None: not given). `origins` by the names below."""
 
     nodes: Value = None
     tasks: Value = None
@@ -238,7 +238,7 @@ class Request:
     constraint: Value = None
     exclusive: bool = False
     shared_with: str | None = None
-    """Who else may use its nodes (--exclusive=user, mcs); None: anyone, or nobody (`exclusive`)."""
+    """Who else may use its nodes (--exclusive=user, mcs); None: see `exclusive`."""
     time_minutes: Value = None
     array: Value = None
     cpus_per_gpu: Value = None
@@ -298,11 +298,11 @@ class Reading:
     reads: tuple[str, ...] = ()
     """Other files that went into this reading (a composed config's parts, imported modules)."""
     trains: bool = True
-    """False: recognised, but nothing in it trains a model; no study of its own."""
+    """False: recognised, but it trains no model and makes no study."""
 
 
 TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})
-"""What HfArgumentParser's `string_to_bool` and click's BOOL accept (click adds on and off)."""
+"""Texts that HfArgumentParser's `string_to_bool` and click's BOOL accept (click adds on and off)."""
 
 SWITCHES = ("flag", "no-flag")
 

@@ -1,4 +1,4 @@
-"""Rule: what a rule is, and the Case it is asked about. Rules live in `rules/` and are found through entry points."""
+"""Rule: the base class of all rules, and Case: the study that a rule checks. Rules are found through entry points."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Case(Generic[O_co]):
 
     @property
     def worst_box(self) -> Box:
-        """The box that the worst combination lies in."""
+        """The box that contains the worst combination."""
         return next(verdict.box for verdict in self.space.boxes if verdict.worst is self.space.worst)
 
     def bound(self, field: str) -> Bound | None:
@@ -118,15 +118,15 @@ class Case(Generic[O_co]):
         return default if found is None else found.value
 
     def fact_origin(self, name: str) -> Origin | None:
-        """Where the program does what a fact says."""
+        """The place in the program that a fact describes."""
         found = self.study.facts.get(name)
         return None if found is None else found.origin
 
 
 class Rule(Generic[O_co]):
-    """Base of all rules. The subclass's docstring is the rule's page: what it finds, why it matters, how to fix it.
+    """Base of all rules. The subclass's docstring is the rule's page: the problem, why it matters, how to fix it.
 
-    A rule with options of its own names their class: `class TooLarge(Rule[LargeOptions])`; `case.options` is one then.
+    A rule that has options names their class: `class TooLarge(Rule[LargeOptions])`; `case.options` is one then.
     """
 
     name: ClassVar[str]
@@ -147,10 +147,10 @@ class Rule(Generic[O_co]):
         yield from ()
 
     def check_run(self, cases: Sequence[Case[Options]]) -> Iterator[Finding]:
-        """Findings about all studies of a project together, where one for each would say the same thing many times.
+        """Findings about all studies of a project together, instead of the same finding for each study.
 
-        Each names the study that it speaks of first (`study=case.index`). They have no fixes: what is proposed is
-        proved on a few studies, and such a finding stands on all of them.
+        Each names its first study (`study=case.index`). These findings have no fixes: a fix is proved on a few studies,
+        and such a finding concerns all of them.
         """
         yield from ()
 
@@ -174,8 +174,8 @@ class Rule(Generic[O_co]):
     ) -> Finding:
         """A finding of this rule.
 
-        `estimate` is the evidence: its parts, interval, capacity and side go with the finding, and where no severity is
-        given they decide it: an error above the capacity, else a warning. What else is given goes before it.
+        `estimate` is the evidence: the finding gets its parts, interval, capacity and side. If no severity is given,
+        they decide it: an error above the capacity, else a warning. The other arguments override the estimate.
         """
         of_estimate: MemorySide
         breakdown: Mapping[str, int] = {} if estimate is None else estimate.breakdown
@@ -210,7 +210,7 @@ class Rule(Generic[O_co]):
         )
 
     def from_problems(self, case: Case[Options]) -> Iterator[Finding]:
-        """What the readers of files reported under this rule's name."""
+        """Problems that the readers of files reported under this rule's name."""
         for problem in case.study.problems:
             if problem.rule == self.name:
                 yield of_problem(problem)

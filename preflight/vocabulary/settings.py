@@ -1,4 +1,4 @@
-"""Settings: what a project tells preflight about itself, and the globs that it names files by."""
+"""Settings of a project (`[tool.preflight]`), and the globs in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.vocabulary.errors import SettingsError
 
 
 class RuleSettings(BaseModel):
-    """`[tool.preflight.rules.NAME]`: a rule's own options stand beside these and are checked by the rule."""
+    """`[tool.preflight.rules.NAME]`: options of every rule. A rule checks its own options in the same table."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
     severity: Literal["error", "warning", "info"] | None = None
@@ -21,7 +21,7 @@ class RuleSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """What a project tells preflight about itself."""
+    """The settings of a project."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, defer_build=True)
     gpu: str | None = Field(default=None, description="The GPU that jobs run on when the files do not say.")
@@ -70,7 +70,7 @@ _TOKENS = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^\]]+\]|.", re.DOTALL)
 
 _Takes = Callable[[str], bool]
 _REMEMBERED = 4096
-"""Moves that a glob remembers: about what the names of one checkout need."""
+"""Size of a glob's cache: about as many moves as the names of one checkout need."""
 
 
 class Glob:

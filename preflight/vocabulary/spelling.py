@@ -50,7 +50,7 @@ KEPT: Mapping[str, str] = {"true": "step", "false": "no"}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a Job field holds: `name` is int, float, bool, enum, str, list, dict or any."""
+    """The type of a Job field: `name` is int, float, bool, enum, str, list, dict or any."""
 
     name: str
     low: int | None = None
@@ -58,12 +58,12 @@ class Kind:
 
 
 class Invalid(Exception):
-    """A value that its field cannot have; the message says what it can, in words for the user."""
+    """A value that its field cannot have. The message names the allowed values, in words for the user."""
 
 
 @lru_cache(maxsize=512)
 def kind_of(field: str) -> Kind | None:
-    """What a field holds; None where there is no such field."""
+    """The type of a field; None if there is no such field."""
     part: type[Part] = Job
     names_ = field.split(".")
     for index, name in enumerate(names_):
@@ -130,7 +130,7 @@ def _refuse(field: str, value: Value, wanted: str) -> Value:
 
 
 LARGEST = 10**100
-"""Beyond every count and size. What stands for "no limit" is far below (transformers' VERY_LARGE_INTEGER is 1e30)."""
+"""Larger than every count and size. "No limit" is a smaller number (transformers' VERY_LARGE_INTEGER is 1e30)."""
 
 
 def _int(field: str, value: Value, kind: Kind) -> Value:
@@ -288,11 +288,11 @@ IMPLEMENTATIONS: Mapping[str, str] = {
 }
 """Lower-case spelling -> foreach, fused or for-loop, where the spelling decides it."""
 IN_BACKWARD: frozenset[str] = frozenset(_DATA["in_backward"])
-"""Spellings of optimizers that use each gradient as soon as it is there (transformers, trainer_optimizer.py)."""
+"""Spellings of optimizers that use and free each gradient during backward (transformers, trainer_optimizer.py)."""
 PRECISIONS: Mapping[str, str] = _DATA["precisions"]
-"""What is asked of autocast (a bare "bf16" is mixed precision here)."""
+"""Spellings of the precision of autocast (a bare "bf16" is mixed precision here)."""
 DTYPES: Mapping[str, str] = _DATA["dtypes"]
-"""What a tensor is stored in."""
+"""Spellings of the dtype in which a tensor is stored."""
 ATTENTION_IMPLEMENTATIONS: Mapping[str, str] = _DATA["attention"]
 """transformers' `attn_implementation`."""
 PARTS: Mapping[str, Mapping[str, list[str]]] = _DATA["parts"]

@@ -14,7 +14,7 @@ from preflight.vocabulary.values import Axis, Const, Expr, Origin, Unknown, Valu
 
 
 class Source(Enum):
-    """Who says what the value of a Job field is. The values complete "it comes from ..."; `{}` is `Bound.where`."""
+    """The source of a Job field's value. The texts complete "it comes from ..."; `{}` is `Bound.where`."""
 
     file = "{}"
     """A file that was read."""
@@ -33,7 +33,7 @@ class Source(Enum):
 
 
 class Standing(Enum):
-    """What the value of a Job field stands on; it decides what a verdict may say."""
+    """How the value of a Job field is known. It decides which verdicts are allowed."""
 
     read = "read"
     """From files, the request or the user's own settings, with its origin."""
@@ -73,7 +73,7 @@ class Bound:
 
     @property
     def standing(self) -> Standing:
-        """What it stands on, as far as reading files tells."""
+        """How the value is known, according to the files that were read."""
         fixed = not any(True for _ in names(self.expr))
         if fixed and (isinstance(value := evaluate(self.expr), Unknown) or value is None):
             return Standing.unknown
@@ -121,7 +121,7 @@ def _size(axis: Axis) -> int | None:
 
 @dataclass(frozen=True)
 class Study:
-    """What one launch does: `paths` are all files that had a say, the one that starts it first."""
+    """One launch: a Job with open settings, and its search space. `paths`: all its files, the starting one first."""
 
     paths: tuple[str, ...]
     dialects: tuple[str, ...]
@@ -135,7 +135,7 @@ class Study:
     """Indices of studies that run on the same machine at the same time."""
     program: str | None = None
     readings: tuple[Reading, ...] = field(default=(), repr=False)
-    """What was read, the file that starts everything first."""
+    """The readings of its files, the file that starts it first."""
     links: tuple[Link, ...] = field(default=(), repr=False)
     """The links that were followed, outermost first."""
 
@@ -151,7 +151,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A given path that makes no study of its own, and why (`reason` in words for the user).
+    """A given path that makes no study, and why (`reason` in words for the user).
 
     unrecognised: no dialect knows it. unreadable: missing, a directory, binary, too large. malformed: it cannot be
     parsed (`problems` has the place). no-training: recognised, and nothing in it trains a model. crashed: a reader of

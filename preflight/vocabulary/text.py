@@ -23,7 +23,7 @@ class Place:
 
 
 class DocumentError(Exception):
-    """A document cannot be parsed; `span` is where, `message` what is wrong in words for the user."""
+    """A document cannot be parsed; `span` is the place, `message` the reason in words for the user."""
 
     def __init__(self, message: str, span: Span) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class Edit:
 
 
 class CannotEdit(ValueError):
-    """No edit does what is asked and nothing else; the message says why, for the user."""
+    """No edit makes the requested change and no other one. The message tells the user why."""
 
 
 class EditConflict(ValueError):
@@ -93,7 +93,7 @@ class EditConflict(ValueError):
 
 
 def splice(text: str, edits: Iterable[Edit]) -> str:
-    """`text` with the edits of one file applied; everything outside their spans stays as it is.
+    """`text` with the edits of one file applied; everything outside their spans is unchanged.
 
     Raises EditConflict when two of them overlap. Equal edits count once.
     """

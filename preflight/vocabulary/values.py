@@ -28,7 +28,7 @@ class Cause(Enum):
     file_not_found = "file-not-found"
     """A file that the user names is not there, or cannot be read."""
     invalid = "invalid-value"
-    """What is written is no value that the field, or the tool that reads it, takes."""
+    """The text is no valid value of the field, or of the tool that reads it."""
     budget = "budget"
     """It is larger, longer or more deeply nested than the reader follows. A hostile file must not stop the reader."""
     model_unknown = "model-not-known"
@@ -326,7 +326,7 @@ Domain: TypeAlias = Union[Choices, Range, Unbounded]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A dimension of a search space: the name that expressions refer to it by, and what it ranges over."""
+    """A dimension of a search space: its name in expressions, and its values."""
 
     name: str
     domain: Domain

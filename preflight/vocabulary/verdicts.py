@@ -1,4 +1,4 @@
-"""The verdicts on a search space, for rules and reports: counts of combinations, the worst one, what fits."""
+"""Verdicts on a search space, for rules and reports: counts of combinations, the worst one, the part that fits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Counts:
     exceeds: int = 0
     unknown: int = 0
     exact: bool = True
-    """False: the space was too rough to count to the end; `unknown` holds what is left."""
+    """False: the space was too irregular to count completely; `unknown` has the remaining combinations."""
 
     @property
     def unsafe(self) -> int:
@@ -49,7 +49,7 @@ class SafeBox:
 class ModelVerdict:
     """The part of a box with one value of its model axis: counts, and the largest sub-space of it that fits.
 
-    `safe` is None where nothing of it fits; where all of it fits, `safe.dropped` is empty.
+    `safe` is None if no combination fits. If all combinations fit, `safe.dropped` is empty.
     """
 
     axis: str
@@ -62,7 +62,7 @@ class ModelVerdict:
 class BoxVerdict:
     """One box, judged. `worst` is the combination with the largest expected device bytes (host bytes without a device).
 
-    `safe` is None where nothing in it fits or nothing has to go.
+    `safe` is None if no combination fits, or if all do.
     """
 
     box: Box

@@ -26,7 +26,7 @@ def gib(size: float) -> str:
 
 
 def at_most(size: int) -> str:
-    """Bytes in words, cut and not rounded: what is said to fit does fit."""
+    """Bytes in words, rounded down, so that a size that is reported to fit does fit."""
     unit, parts = (GIB, 100) if size >= GIB else (MIB, 10) if size >= MIB else (2**10, 10)
     return gib(size * parts // unit * unit // parts)
 
@@ -45,7 +45,7 @@ def sum_of(breakdown: Mapping[str, int], limit: int = 5) -> str:
 
 
 def model_name(job: Job) -> str:
-    """What to call the model in a message."""
+    """The name of the model in a message."""
     model = job.model
     name = model.name or model.target or model.path or model.architecture
     if name is None and model.config is not None:
@@ -95,9 +95,9 @@ def _text(value: Value) -> str:
 
 
 def smallest_gpu(device: DeviceEstimate, name: str) -> str:
-    """What is known of the smallest GPU that holds a need. `name`: that GPU; "": none that is known here does.
+    """Names the smallest GPU that fits a need. `name`: that GPU; "": no known GPU fits.
 
-    A lower bound says which GPUs are too small, and nothing of those that are not.
+    A lower bound shows which GPUs are too small, and cannot show which GPU fits.
     """
     if device.lower_bound:
         return "which one fits is not known"

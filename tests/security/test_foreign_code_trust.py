@@ -200,11 +200,11 @@ def test_no_law_outside_the_tree_is_read(bait: Bait, command: Command, law: Path
     (bait.home / "link.json").symlink_to(law)
     name = name.format(outside=bait.outside)
     done, _ = command("estimate", _job(bait, name))
-    assert "lies outside the project" in _words(done.stdout)
+    assert "is outside the project" in _words(done.stdout)
     bait.write("preflight.toml", f"[set]\nmodel.law = {name!r}\nmodel.name = 'gpt2'\ntask = 'causal-lm'\n"
                "train.seq_len = 64\ntrain.precision = 'fp32'\n")  # fmt: skip
     done, _ = command("check", "sweep.yaml")
-    assert "lies outside the project" in _words(done.stdout)
+    assert "is outside the project" in _words(done.stdout)
 
 
 def test_laws_that_may_be_read(bait: Bait, command: Command, law: Path) -> None:
@@ -233,7 +233,7 @@ def test_no_model_outside_the_tree_is_stated_by_its_settings(bait: Bait, command
         for words in (("check", "sweep.yaml"), ("estimate", "gpt2")):
             done, _ = command(*words)
             assert done.returncode == 2
-            assert "lies outside the project" in done.stderr
+            assert "is outside the project" in done.stderr
     done, _ = command("check", "sweep.yaml", "--trust", str(bait.outside))
     assert done.returncode == 0, done.stderr
 
@@ -249,7 +249,7 @@ def test_no_machine_file_outside_the_tree_is_read(bait: Bait, command: Command, 
     bait.settings(f"machine = {name!r}", "sub")
     done, _ = command("check", "sub")
     assert done.returncode == 2
-    assert "lies outside the project" in done.stderr or "no such file" in done.stderr
+    assert "is outside the project" in done.stderr or "no such file" in done.stderr
 
 
 def test_machine_files_that_may_be_read(bait: Bait, command: Command) -> None:

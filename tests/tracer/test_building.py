@@ -117,5 +117,5 @@ def test_images_have_the_channels_that_the_model_is_made_for() -> None:
 
 
 def test_checkpointing_of_a_model_that_has_none_is_not_guessed() -> None:
-    with pytest.raises(models.CannotBuild, match="Linear has no gradient checkpointing of its own"):
+    with pytest.raises(models.CannotBuild, match="Linear has no built-in gradient checkpointing"):
         models.enable_checkpointing(torch.nn.Linear(2, 2), None)

@@ -74,7 +74,7 @@ def compose(repository: Repository, name: str, overrides: Sequence[GivenOverride
 
 
 def _words(given: GivenOverride) -> tuple[Hashable, ...]:
-    """What an override says and where; nothing where it is more than its text."""
+    """The text of an override and its places; empty if its value is not only this text."""
     text = given.override.input_line if given.override is not None else None
     return (text, given.origin, given.value_origin) if text is not None and given.expr is None else ()
 

@@ -15,7 +15,7 @@ from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Val
 
 @dataclass
 class Plan:
-    """What is composed: overrides without a sweep, axes of swept values, and swept groups."""
+    """The overrides to compose with: those without a sweep, axes of swept values, and swept groups."""
 
     fixed: list[GivenOverride] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)

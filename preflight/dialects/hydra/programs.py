@@ -34,7 +34,7 @@ def _programs(folder: str, name: str, project: Project) -> Iterator[str]:
 
 
 def resolved(program: str, config_path: str) -> str | None:
-    """A `config_path` (relative to the program's folder) as a folder of the project; None if it lies outside."""
+    """A `config_path` (relative to the program's folder) as a folder of the project; None if it is outside."""
     if config_path.startswith("/"):
         return config_path
     return without_dots(f"{PurePosixPath(program).parent}/{config_path}")

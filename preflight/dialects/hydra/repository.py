@@ -45,7 +45,7 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What Hydra's algorithm needs of a configuration (`hydra.plugins.config_source.ConfigResult`)."""
+    """A configuration as Hydra's algorithm needs it (`hydra.plugins.config_source.ConfigResult`)."""
 
     header: dict[str, str | None]
     defaults_list: list[InputDefault] | None
@@ -86,7 +86,7 @@ class Repository:
             self.files[name] = found
 
     def _classes(self) -> Mapping[str, ConfigFile]:
-        """What the program's ConfigStore holds; looked up when a file is missing."""
+        """The contents of the program's ConfigStore, looked up when a file is missing."""
         return self.project.remembered.get(_STORED, self._in_store, self.folders[0])
 
     def _in_store(self) -> Mapping[str, ConfigFile]:
@@ -254,6 +254,6 @@ def _element(entry: Entry) -> InputDefault:
 
 
 def _under(folder: str, name: str) -> str | None:
-    """`folder/name` as a path of the project, None if it lies outside."""
+    """`folder/name` as a path of the project; None if it is outside."""
     path = PurePosixPath(folder, name)
     return None if path.is_absolute() else without_dots(str(path))

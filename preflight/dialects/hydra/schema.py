@@ -88,5 +88,5 @@ SWEEPERS: dict[str, type[Plugin]] = {"basic": Basic, "optuna": Optuna}
 
 
 def defaults(model: type[Plugin]) -> dict[str, Any]:
-    """What the plugin does where a configuration is silent."""
+    """The plugin's default for a missing setting."""
     return {name: info.default for name, info in model.model_fields.items()}

@@ -1,1 +1,1 @@
-"""Optuna studies: what a trial suggests, branch by branch."""
+"""Optuna studies: the parameters that a trial suggests, for each branch."""

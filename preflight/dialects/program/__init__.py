@@ -1,1 +1,1 @@
-"""Python programs: what they train, launch and configure."""
+"""Python programs: their training, launches and configurations."""

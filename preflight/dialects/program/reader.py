@@ -34,7 +34,7 @@ _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """What the program would do, as far as its text shows. Raises DocumentError if it is not Python."""
+    """The reading of a program, as far as its text shows. Raises DocumentError if it is not Python."""
     from preflight.dialects.program.sweep import sweep_of
     from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object

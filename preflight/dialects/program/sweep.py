@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def sweep_of(evaluator: Evaluator) -> tuple[tuple[Axis, ...], dict[str, Expr], list[Problem]]:
-    """Axes, constants by name, and what W&B would refuse."""
+    """Axes, constants by name, and problems that W&B would refuse."""
     for record in evaluator.calls:
         config = record.object("sweep", 0) if record.name == "wandb.sweep" else None
         parameters = config.items.get("parameters") if isinstance(config, Container) else None

@@ -95,7 +95,7 @@ def _is_module(link: Link, project: Project) -> bool:
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """The request, links to what the script starts, and directives that sbatch would refuse or ignore."""
+    """The request, links to the programs that the script starts, and directives that sbatch would refuse or ignore."""
     if call is not None:
         return _read(source, call, project)
     return project.remembered.get(_READ, lambda: _read(source, None, project), source.path)

@@ -1,4 +1,4 @@
-"""From `#SBATCH` directives, the environment and sbatch's command line to a Request, and what sbatch would refuse."""
+"""Makes a Request from `#SBATCH` directives, the environment and sbatch's command line, and finds refused values."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ _SCOPES = {
     "gpus-per-socket": "socket",
     "gpus-per-task": "task",
 }
-"""Options for GPUs -> what each number is for."""
+"""Options for GPUs -> the unit of each number (node, task, ...)."""
 
 
 def _gres_texts(given: _PartOptions) -> tuple[tuple[str, str], ...]:
@@ -386,7 +386,7 @@ def _names(text: str) -> set[str]:
 
 
 def script_problems(source: Source) -> Iterator[Problem]:
-    """What makes sbatch refuse the file as a whole."""
+    """The reasons why sbatch refuses the whole file."""
     if source.text.startswith(BOM):
         message = (
             "sbatch refuses a script that starts with a byte-order mark: its first line is not #! and an interpreter"

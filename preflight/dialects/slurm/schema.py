@@ -84,7 +84,7 @@ def array_indices(text: str) -> tuple[int, ...] | None:
 
 def _refused(text: object, taken: str) -> PydanticCustomError:
     """The error of a value that sbatch refuses; a `$` in it explains more than what sbatch takes."""
-    expands = "directives are not expanded: sbatch reads this text as it is written"
+    expands = "directives are not expanded: sbatch reads this text literally"
     return PydanticCustomError("refused", "{why}", {"why": expands if "$" in str(text) else taken})
 
 
@@ -397,7 +397,7 @@ WORDS = {_option(name): name for name in WordOptions.model_fields}
 
 
 def words_taken(option: str, text: str) -> str | None:
-    """What sbatch takes as the value of a word option, if it refuses this text; else None."""
+    """The values that sbatch accepts for a word option, if it refuses this text; else None."""
     try:
         WordOptions.model_validate({option: text})
     except ValidationError:
@@ -423,7 +423,7 @@ _UNSAID = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", 
 
 
 def said_of(name: str, text: str) -> str:
-    """What sbatch prints about a value that it refuses; empty if that depends on other options."""
+    """The message of sbatch about a refused value; empty if it depends on other options."""
     if name in _ASKED:
         return _ASKED[name]
     if name in _UNSAID:

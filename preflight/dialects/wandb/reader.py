@@ -47,7 +47,7 @@ def recognises(source: Source, project: Project) -> bool:
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """The search space of the sweep, links to its program, and what W&B would refuse."""
+    """The search space of the sweep, links to its program, and problems that W&B would refuse."""
     try:
         document = _document(source, project)
     except DocumentError as error:

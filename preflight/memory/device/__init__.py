@@ -1,4 +1,4 @@
-"""Device memory: what a Job needs on one GPU, phase by phase.
+"""Device memory: the need of a Job on one GPU, in each phase.
 
 A job's law (a symbolic tape, shipped or traced) gives the requested bytes; its replay through a model of the caching
 allocator gives allocated and reserved; context and libraries on top give what nvidia-smi shows.

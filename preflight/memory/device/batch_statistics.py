@@ -1,4 +1,4 @@
-"""What a training step of the job's model takes from the whole micro-batch.
+"""Which values a training step of the job's model computes over the whole micro-batch.
 
 Layers with batch statistics (BatchNorm and its like), losses that compare or count over the samples of a micro-batch.
 The knowledge is a table: preflight/vocabulary/batch_statistics.py.

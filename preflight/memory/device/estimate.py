@@ -129,7 +129,7 @@ def _most(prepared: PreparedJob, beside: Sequence[Phase], found: DeviceEstimate)
 
 
 def _extra(prepared: PreparedJob) -> tuple[float, float]:
-    """What widens the interval of every tier, below and above, as fractions."""
+    """By how much the interval of every tier is wider, below and above, as fractions."""
     below, above = intervals.widen(
         prepared.job, prepared.resolved.workload.convolutional, prepared.rank.layout.sharded, prepared.compiled
     )

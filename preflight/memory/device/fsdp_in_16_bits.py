@@ -23,7 +23,7 @@ from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown
 
 SAME_UNDER_AUTOCAST = frozenset(["gemma", "gemma2", "llama", "olmo2", "phi3", "qwen2", "qwen3"])
-"""Families whose step over 16-bit weights is the same with autocast, which Trainer has on beside FSDP, as without:
+"""Families whose step over 16-bit weights is the same with autocast (which Trainer uses with FSDP) and without:
 norms are written out (traced both ways: tests/memory/device/test_fsdp_in_16_bits.py). Autocast computes other families'
 norms in fp32; these keep the law of weights in fp32, which has more."""
 HALF, SINGLE = 2, 4

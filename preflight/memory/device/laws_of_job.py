@@ -24,13 +24,13 @@ from preflight.vocabulary.values import Cause, Unknown, brief
 
 
 def _shifted_more(dims: Mapping[str, int]) -> int:
-    """A 16-bit copy of the logits: what the loss of transformers 4.46 to 4.48 has more than today's at its peak (traced
-    laws of both; the loss before 4.46 peaks within 0.02 bytes an element of today's)."""
+    """A 16-bit copy of the logits: only the loss of transformers 4.46 to 4.48 has it at its peak (traced laws of both;
+    the loss before 4.46 peaks within 0.02 bytes an element of today's)."""
     return 2 * dims.get("b", 0) * dims.get("s", 0) * dims.get("V", 0)
 
 
 def _wide_products(dims: Mapping[str, int]) -> int:
-    """What a 4-bit layer that computes in fp32 allocates more than one that computes in 16 bits: the widest weight, its
+    """Additional memory of a 4-bit layer that computes in fp32 instead of 16 bits: the widest weight, its
     input and its output in fp32, none of them kept (bitsandbytes, nn/modules.py, Linear4bit.forward;
     autograd/_functions.py, MatMul4Bit). Nothing before 0.47: there the input's dtype replaces fp32
     (set_compute_type)."""
@@ -54,7 +54,7 @@ def _ordered(made: Made, channels_last: bool) -> Made:
 def _stated(path: Path, key: store.LawKey, tracing: Tracing) -> Laws | Unknown:
     if not tracing.may_read(path):
         return Unknown(
-            f"model.law {path} lies outside the project: it is not read without --trust {path}", Cause.file_not_found
+            f"model.law {path} is outside the project: it is not read without --trust {path}", Cause.file_not_found
         )
     if not store.has_file(path):
         return Unknown(f"model.law {path} cannot be read: there is no such file", Cause.file_not_found)
@@ -78,7 +78,7 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
 
 
 TRACED: BoundedCache[Laws | Unknown] = BoundedCache(256)
-"""Laws that were traced in this process, by interpreter and what was asked for."""
+"""Laws that were traced in this process, by interpreter and request."""
 
 
 def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | Unknown:
@@ -145,7 +145,7 @@ def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
 def _kept_or_traced(
     asked: str, key: store.LawKey, resolved: Resolved, kind: str, tracing: Tracing
 ) -> tuple[Made, Mapping[str, str]]:
-    """The law, from an earlier trace of the same where there is one, and the versions of what made it."""
+    """The law, from an earlier trace of the same request if there is one, and the versions of the traced libraries."""
     if resolved.workload.foreign is not None:
         return _trace(resolved, kind, tracing)  # code of the user's changes without a version
     found = cache.read(asked, key, tracing.interpreter)
@@ -156,7 +156,7 @@ def _kept_or_traced(
 
 
 def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[Made, dict[str, str]]:
-    """The law, and the versions of what made it."""
+    """The law, and the versions of the traced libraries."""
     versions: dict[str, str] = {}
 
     def run(traces: Any) -> list[dict[str, Any]]:

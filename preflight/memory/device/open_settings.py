@@ -23,7 +23,7 @@ CANDIDATES: Mapping[str, tuple[object, ...]] = {
     "gradient_checkpointing": (False, True),
     "optimizer": ("adamw", "sgd"),
 }
-"""Fields of `train` and values that span what it may be. fp16 takes what bf16 does; no optimizer takes less than SGD
+"""Fields of `train`, and values that cover every case. fp16 takes what bf16 does; no optimizer takes less than SGD
 without momentum, which has no states, and none in common use more than Adam's two."""
 SMALLEST: Mapping[str, int] = {"batch_size": 1, "seq_len": 1, "target_len": 1}
 """Fields of `train` that more of never takes less memory, and the least that they can be."""

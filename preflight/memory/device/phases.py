@@ -1,4 +1,4 @@
-"""Phases of a job beside its training steps: validation at its own batch and length, generation, and those of its kind
+"""Phases of a job except training: validation at its own batch and length, generation, and those of its kind
 of model."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _run(phase: ExtraPhase, prepared: PreparedJob, smooth: bool) -> Iterator[Pha
 
 
 def note_on_images(prepared: PreparedJob) -> Iterator[str]:
-    """What generating images would take, where nothing says whether the job does."""
+    """A note with the memory of generating images, if it is not known whether the job generates them."""
     job = prepared.job
     if "generates" in job.validation.model_fields_set or job.validation.generates:
         return

@@ -27,7 +27,7 @@ _TASKS = {
 
 
 def resolve(job: Job, gpu: Gpu | None = None, tracing: Tracing = TRACE) -> Resolved | Unknown:
-    """What the law of a job is looked up by, or why there is none. The reason names the Job field that is missing.
+    """The key of a job's law, or why there is none. The reason names the Job field that is missing.
 
     `gpu` decides which attention kernels there are; None: one of compute capability 8.0 or later. `tracing`: what no
     shipped law covers is resolved as it can be traced.

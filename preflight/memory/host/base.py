@@ -23,13 +23,13 @@ PARTS = {
     "accelerate": 4.1 * MIB,
     "lightning": 26.3 * MIB,
 }
-"""Bytes of each part. "cuda build": what torch's libraries for CUDA add to the import alone, without a GPU (2.13.0 with
+"""Bytes of each part. "cuda build": added to the import alone by torch's libraries for CUDA, without a GPU (2.13.0 with
 CUDA 13.0: 284.0 MiB, where the build for the processor takes 143.0). `dynamo` is torch._dynamo with sympy, which an
 optimizer's first step imports (torch/_compile.py) as Trainer, peft and lightning do; `trainer` is transformers.Trainer
 with accelerate."""
 
 SHARED = 12.3 * MIB
-"""What pandas and scipy have in common: counted once if both are loaded."""
+"""The common part of pandas and scipy, counted once if both are loaded."""
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "torch": (),

@@ -36,7 +36,7 @@ WORKER_FORK = 11.0 * MIB
 imported (10.6 with Trainer, 9.7 with lightning)."""
 
 WORKER_FORK_MORE = 4 * MIB
-"""High end: what a forked worker takes more; 13 to 15 MiB in all were measured with Trainer imported."""
+"""High end: additional memory of a forked worker; 13 to 15 MiB in all were measured with Trainer imported."""
 
 WORKER_SPAWN = 1.8 * MIB
 """One spawned worker, apart from the base of the program, whose imports it repeats (145.7 with torch alone, 325 with
@@ -69,7 +69,7 @@ DECODED_BATCHES = 1.2
 """r where pictures are decoded: temporaries of other sizes leave holes between the samples."""
 
 DECODER = 5 * MIB
-"""What a worker loads to decode pictures: Pillow's plug-ins come with the first `Image.open`, after the fork."""
+"""Memory that a worker loads to decode pictures: Pillow's plug-ins come with the first `Image.open`, after the fork."""
 
 DECODERS = frozenset({"PIL", "torchvision", "cv2", "imageio", "skimage", "timm"})
 """Packages whose import says that samples are decoded pictures."""
@@ -106,8 +106,8 @@ PINNED_ROUNDING = 0.44
 only (not measured)."""
 
 MODEL_ERROR = (1 / 1.12, 1 / 0.86)
-"""What the loaders keep was at most 12 % less (MALLOC_MMAP_THRESHOLD_ set) and 14 % more (temporaries) than the law
-says, where conditions differed."""
+"""Under other conditions the loaders kept at most 12 % less (MALLOC_MMAP_THRESHOLD_ set) and 14 % more (temporaries)
+than the law."""
 
 OFFLOAD_PER_PARAMETER = {
     "none": Measured(0, 0, 0),

@@ -21,7 +21,7 @@ TOKEN_TENSORS = 3
 """Per token of a text sample: input_ids, attention_mask and labels (transformers' data collators)."""
 
 TOKEN_BYTES = 8
-"""torch.int64, what tokenizers and collators make."""
+"""torch.int64, the dtype of tokenizers and collators."""
 
 PIXEL_BYTES = 3 * 4
 """A decoded image as the model takes it: three float32 channels (torchvision's ToTensor)."""
@@ -37,7 +37,7 @@ NOTHING = {
     "data.in_memory_bytes": "data in memory",
     "data.worker_bytes": "the workers' own data",
 }
-"""Fields whose lowest value is 0 -> what is then not counted."""
+"""Fields whose lowest value is 0 -> the memory that is then not counted."""
 
 LARGEST_SAMPLE = 2**50
 """Where the search for the largest sample ends: no sample is a pebibyte."""

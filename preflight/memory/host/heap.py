@@ -47,7 +47,7 @@ MMAP_THRESHOLD_MAX = 32 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """What decides how much a worker's heap keeps, apart from batch and sample.
+    """The properties that decide how much a worker's heap keeps, in addition to batch and sample.
 
     `old`: glibc is older than 2.38; `batches`: that a worker loads (None: not known); `tensors`: of a batch; `blocks`:
     tensors of a sample; `numpy`: numpy makes the samples.

@@ -1,4 +1,4 @@
-"""The host law: what one rank's data loaders keep in memory, as named terms, moment by moment.
+"""The host law: the memory of one rank's data loaders, as named terms, at each moment of a run.
 
     training = base + 40 n (shuffle) + D (1 + g v w) + private(w) + queue(w)
     start    = base + 48 n (shuffle) + D + what the workers keep before their first batch
@@ -41,10 +41,10 @@ class Loader:
     base: float = 0.0
     """Bytes of the process that starts the workers before it loads data."""
     visited: float = 0.0
-    """The same without libraries: what Python's collector visits a part of."""
+    """The same without libraries: Python's collector visits a part of it."""
     spawned: bool = False
     views: bool = False
-    """__getitem__ returns what is in memory already, or a view of it: r = q = 0."""
+    """__getitem__ returns an object that is in memory already, or a view of it: r = q = 0."""
     single: bool = False
     """A sample is one tensor; else it may be several, each smaller."""
     decodes: bool = False
@@ -55,7 +55,7 @@ class Loader:
     """Bytes that the dataset keeps in each process that reads it."""
     heap: Heap = field(default_factory=Heap)
     end: int = EXPECTED
-    """Which end of what the heap keeps is taken."""
+    """Which end of the interval of the heap is used."""
 
     def started(self) -> float:
         """Bytes of the workers before their first batch."""
@@ -65,7 +65,7 @@ class Loader:
         return self.workers * each + (c.SPAWN_TRACKER if self.spawned else 0)
 
     def private(self) -> float:
-        """Bytes that the workers keep for themselves (without workers: what the dataset keeps)."""
+        """Private bytes of the workers (without workers: of the dataset)."""
         own = self.own + (c.DECODER if self.decodes else 0)
         if not self.workers:
             return float(own)
@@ -105,7 +105,7 @@ class Loader:
         return (batches * self.batch + (0 if mapped else c.SYNCHRONOUS_SAMPLES)) * self.sample
 
     def shared(self) -> float:
-        """The part of `queue` that lies in /dev/shm."""
+        """The part of `queue` that is in /dev/shm."""
         return self.queue() if self.workers else 0.0
 
 
@@ -123,7 +123,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Loaders:
-    """Both loaders of a rank and what they read: `dataset` bytes in memory, `growth` its copy-on-write share."""
+    """Both loaders of a rank and their dataset: `dataset` bytes in memory, `growth` its copy-on-write share."""
 
     train: Loader
     validation: Loader | None = None
@@ -132,7 +132,7 @@ class Loaders:
     evaluated: float = 0.0
     """Bytes of the part of the data that the validation loader reads, in order."""
     pickled: float = 1.0
-    """The dataset's pickle beside the dataset."""
+    """The dataset's pickle, in addition to the dataset."""
     handed_over: bool = False
     """Tensors: spawned workers are handed their storages, which move to shared memory once."""
     shuffled: int = 0
@@ -164,7 +164,7 @@ class Loaders:
         return Moment("start of an epoch", {**terms, **({"workers": workers} if workers else {})})
 
     def at(self, end: int, views: bool | None = None) -> Loaders:
-        """The same at an end of what heaps keep, and where samples are (or are not) views of one array in memory."""
+        """The same at one end of the heaps' interval; `views`: samples are (or are not) views of an array in memory."""
 
         def changed(loader: Loader) -> Loader:
             return replace(loader, end=end, views=loader.views if views is None else views)
@@ -214,6 +214,6 @@ class Loaders:
         return {"pinned": c.PINNED_BATCHES * loader.batch * loader.sample} if self.pinned else {}
 
     def shared(self) -> float:
-        """The most bytes that lie in /dev/shm at one time."""
+        """The maximum of bytes in /dev/shm."""
         val = 0.0 if self.validation is None else self.validation.shared()
         return self.train.shared() + val if self.overlap else max(self.train.shared(), val)

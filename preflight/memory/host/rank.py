@@ -1,4 +1,4 @@
-"""One process of a job as the host law takes it: what it loads and keeps, from the fields of the Job."""
+"""One process of a job for the host law: its libraries, loaders and data, from the fields of the Job."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _trained_here(job: Job, weights: Weights | None) -> int:
 
 
 def _heap(job: Job, samples: int | None, batch: int, workers: int, bound: bool) -> Heap:
-    """What is known of the heaps of a loader's workers: the C library, and how many batches each worker loads.
+    """The heaps of a loader's workers: the C library, and how many batches each worker loads.
 
     Persistent workers load every epoch, others one. If the number of epochs is not known, persistent workers load two.
     """

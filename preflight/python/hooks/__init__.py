@@ -1,4 +1,4 @@
-"""What is known of libraries: what their functions give when a program calls them, and what their attributes hold."""
+"""Hooks for libraries: the return values of their functions, and the values of their attributes."""
 
 from __future__ import annotations
 

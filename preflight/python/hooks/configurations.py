@@ -79,7 +79,7 @@ def omega_create(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def omega_merge(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """Later ones win; what comes from the command line is a reference with the merged value as its default."""
+    """Later ones win. A value of the command line is a reference with the merged value as its default."""
     items: dict[Key, Abstract] = {}
     overridable = False
     for part in record.arguments:

@@ -32,7 +32,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 
 def getenv(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`os.environ.get(name, default)`: what the launch sets, else the default, else unknown."""
+    """`os.environ.get(name, default)`: the value that the launch sets, else the default, else unknown."""
     name = ev.value_of(record.args[0]) if record.args else None
     if isinstance(name, str) and name in ev.environment:
         return ev.environment[name]
@@ -91,7 +91,7 @@ def yaml_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def copied(value: Abstract, deep: bool, _depth: int = 0) -> Abstract:
-    """A copy of a container or object; `deep`: of what it contains, too."""
+    """A copy of a container or object; `deep`: of its contents, too."""
     if isinstance(value, Container):
         items = {k: copied(v, True, _depth + 1) if deep and _depth < 20 else v for k, v in value.items.items()}
         return Container(value.kind, items, value.origin, dict(value.flags))

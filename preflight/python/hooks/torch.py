@@ -1,4 +1,4 @@
-"""torch, Accelerate, DeepSpeed and Lightning: what their functions return, so that a wrapped model stays the model."""
+"""torch, Accelerate, DeepSpeed and Lightning: return values of their functions. A wrapped model stays the model."""
 
 from __future__ import annotations
 

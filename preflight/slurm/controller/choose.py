@@ -147,7 +147,7 @@ def _runs(usable: list[tuple[int, Host, int, Offer]], contiguous: bool) -> list[
 
 @dataclass
 class _State:
-    """What the job still needs while nodes are taken."""
+    """The resources that the job still needs while nodes are selected."""
 
     search: Search
     cpus: int

@@ -1,4 +1,4 @@
-"""The job description that sbatch sends for a request: counts that follow from others, and what sbatch itself refuses.
+"""The job description that sbatch sends for a request: derived counts, and requests that sbatch itself refuses.
 
 Follows src/sbatch/opt.c (_opt_verify) and src/common/slurm_opt.c (slurm_opt_create_job_desc, _validate_ntasks_per_gpu).
 """
@@ -19,7 +19,7 @@ SOME_MIB = 1
 def describe(request: Request, gres_types: tuple[str, ...] | None, select_type: str | None = None) -> SlurmJob:
     """The job description (_opt_verify in src/sbatch/opt.c, slurm_opt_create_job_desc in src/common/slurm_opt.c).
 
-    What is not known is left out, so the job requests less. Raises Refused.
+    Unknown values are left out, so the job requests less. Raises Refused.
     """
     _exclusive_options(request)
     job = _counts(request)

@@ -15,7 +15,7 @@ SETTING = "request.constraint"
 
 @dataclass
 class Term:
-    """job_feature_t: a feature, what joins it to the next one (and, or, xor, xand, end), and how many nodes need it."""
+    """job_feature_t: a feature, the operator after it (and, or, xor, xand, end), and how many nodes need it."""
 
     name: str
     joins: str = "end"

@@ -19,7 +19,7 @@ _FACTORS = {"": 1, "k": 2**10, "kib": 2**10, "kb": 10**3, "m": 2**20, "mib": 2**
 """suffix_mult, src/common/slurm_protocol_defs.c"""
 
 SCOPES = {"job": ("gpus",), "node": ("gpus_per_node",), "socket": ("gpus_per_socket",), "task": ("gpus_per_task",)}
-"""What a resource is requested for -> the field of the request with the number."""
+"""Unit of a requested resource (job, node, ...) -> the field of the request with the number."""
 
 
 def number(text: str) -> int | None:
@@ -178,7 +178,7 @@ def _tasks_per_gpu(job: SlurmJob, has_gpu: bool) -> None:
 
 
 def _total(one: Gres, job: SlurmJob) -> int:
-    """total_gres as it is counted while the options are read."""
+    """total_gres, counted while the options are read."""
     nodes = job.min_nodes
     counts = [one.per_job, one.per_node * (nodes if nodes is not None else 1)]
     socket = one.per_socket
@@ -193,7 +193,7 @@ def _refuse(words: str, *settings: str) -> Refused:
 
 
 def _consistent(one: Gres, job: SlurmJob, client: bool) -> None:
-    """_test_gres_cnt: what is asked per job, node, socket and task must divide; counts that follow are set."""
+    """_test_gres_cnt: counts per job, node, socket and task must divide each other; counts that follow are set."""
     what = f"{one.name.upper() if one.name == 'gpu' else one.name}s"
     if one.per_job and max(one.per_node, one.per_task, one.per_socket) > one.per_job:
         raise _refuse(f"the job requests fewer {what} in total than for one node, socket or task", "request.gpus")

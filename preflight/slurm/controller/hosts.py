@@ -20,7 +20,7 @@ MAX_HOSTS = 20_000
 
 @dataclass(frozen=True)
 class Shape:
-    """What a node has. None: not known, so no request is refused for it. Memory in MiB."""
+    """The resources of a node. None: not known, so no request is refused for it. Memory in MiB."""
 
     cpus: int
     sockets: int

@@ -31,7 +31,7 @@ LICENSE = "Invalid license specification"
 DEPENDENCY = "Job dependency problem"
 PREFER = "Invalid preferred feature specification"
 CLIENT = "sbatch itself"
-"""sbatch itself refuses, before it asks the controller; the words say what it prints."""
+"""sbatch itself refuses the request, before it asks the controller; the words are its message."""
 
 
 class Refused(Exception):
@@ -85,7 +85,7 @@ def asked(same: Sequence[Gres]) -> tuple[int, int, int, int]:
 
 @dataclass
 class SlurmJob:
-    """job_desc_msg_t: the fields that decide what a job gets. None: not given. Memory in MiB."""
+    """job_desc_msg_t: the fields that decide a job's resources. None: not given. Memory in MiB."""
 
     num_tasks: int | None = None
     min_nodes: int | None = None

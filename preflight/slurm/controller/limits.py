@@ -172,7 +172,7 @@ def check_partitions(
 def _over(
     job: SlurmJob, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
 ) -> Refused | None:
-    """What of the job exceeds the limits of one partition (_part_access_check)."""
+    """The parts of the job that exceed the limits of one partition (_part_access_check)."""
     name = f"partition {partition.name}"
     if counts_nodes(cluster):
         cpus = sum(host.shape.cpus for host in hosts)

@@ -16,7 +16,7 @@ from preflight.slurm.controller.offer import Details, Rules, available_gres
 
 @dataclass
 class Whole:
-    """What the job still needs while nodes are taken."""
+    """The resources that the job still needs while nodes are selected."""
 
     job: SlurmJob
     details: Details

@@ -1,4 +1,4 @@
-"""What one idle node can give a job: CPUs, cores per socket, generic resources.
+"""The resources that one idle node can give a job: CPUs, cores per socket, generic resources.
 
 Follows select/cons_tres: can_job_run_on_node (src/plugins/select/cons_tres/job_test.c), _allocate_sc
 (src/plugins/select/cons_common/cons_common.c), gres_sched_create_sock_gres_list (cons_tres/gres_sched.c) and
@@ -54,7 +54,7 @@ def rules_of(cluster: Cluster, partition: Partition) -> Rules:
 
 @dataclass
 class Details:
-    """What the controller derives from the job description (job_details_t after _copy_job_desc_to_job_record)."""
+    """Values that the controller derives from the job description (job_details_t, _copy_job_desc_to_job_record)."""
 
     cpus_per_task: int
     cpus_per_node: int
@@ -93,7 +93,7 @@ class Available:
 
 @dataclass
 class Offer:
-    """avail_res_t: what a node could give. `cores` per socket."""
+    """avail_res_t: the available resources of a node. `cores` per socket."""
 
     cpus: int
     cores: list[int]
@@ -124,7 +124,7 @@ def cpus_per_core(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -
 
 
 def offer(job: SlurmJob, details: Details, shape: Shape, rules: Rules) -> Offer | None:
-    """What the node could give; None: the job cannot run on it (can_job_run_on_node)."""
+    """The available resources of the node; None: the job cannot run on it (can_job_run_on_node)."""
     gres = available_gres(job, shape, rules)
     if gres is None:
         return None
@@ -175,7 +175,7 @@ def available_gres(job: SlurmJob, shape: Shape, rules: Rules) -> list[Available]
 
 
 def _usable_gres(job: SlurmJob, details: Details, shape: Shape, memory: int | None, node: Offer) -> bool:
-    """gres_select_filter_remove_unusable: what memory and CPUs are enough for."""
+    """gres_select_filter_remove_unusable: removes resources without enough memory and CPUs."""
     for one in node.gres:
         gres = one.gres
         least = one.total if job.whole_node else gres.per_node or 1

@@ -1,4 +1,4 @@
-"""What a job gets on each of its nodes: tasks, CPUs, GPUs, memory.
+"""The resources of a job on each of its nodes: tasks, CPUs, GPUs, memory.
 
 Follows src/plugins/select/cons_common/dist_tasks.c (dist_tasks, _cyclic_sync_core_bitmap), cons_tres/dist_tasks.c
 (dist_tasks_compute_c_b), cons_common/gres_select_util.c and the end of _job_test (cons_common/job_test.c).
@@ -17,7 +17,7 @@ from preflight.slurm.controller.offer import Details, Rules, cpus_per_core
 
 @dataclass(frozen=True)
 class Share:
-    """What the job gets on one node. Memory in bytes; None: the memory of the node is not known."""
+    """The resources of the job on one node. Memory in bytes; None: the memory of the node is not known."""
 
     host: Host
     tasks: int
@@ -27,7 +27,7 @@ class Share:
 
 
 def shares(job: SlurmJob, details: Details, rules: Rules, taken: Sequence[Taken]) -> tuple[Share, ...] | None:
-    """What the job gets on every node; None: a node has too few cores for its tasks (_cyclic_sync_core_bitmap)."""
+    """The resources of the job on every node; None: a node has too few cores (_cyclic_sync_core_bitmap)."""
     if not taken:  # --nodes=0
         return ()
     usable = [_usable(job, one) for one in taken]
@@ -67,7 +67,7 @@ def _all(shape: Shape) -> int | None:
 
 
 def whole_shares(job: SlurmJob, details: Details, rules: Rules, taken: Sequence[Host]) -> tuple[Share, ...]:
-    """What the job gets on whole nodes (select/linear): all CPUs, the requested GPUs, as many tasks as fit."""
+    """The resources of the job on whole nodes (select/linear): all CPUs, the requested GPUs, as many tasks as fit."""
     slots = [job.ntasks_per_node or max(host.shape.cpus // details.cpus_per_task, 1) for host in taken]
     found = []
     gpus = sum(one.per_node for one in job.gres if one.name == "gpu")
@@ -84,7 +84,7 @@ def whole_shares(job: SlurmJob, details: Details, rules: Rules, taken: Sequence[
 
 
 def _usable(job: SlurmJob, one: Taken) -> int:
-    """CPUs that may be used on a node: those of the search; with GPUs, no more than its cores have."""
+    """CPUs that may be used on a node: those of the search; with GPUs, at most those of its cores."""
     cpus = one.offer.cpus
     return min(cpus, sum(one.offer.cores) * one.host.shape.tpc) if job.gres else cpus
 

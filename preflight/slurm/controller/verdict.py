@@ -1,4 +1,4 @@
-"""The controller's verdict on a request: accepted, and what the job gets on which nodes; or refused, and why.
+"""The controller's verdict on a request: accepted, with the resources on each node; or refused, with the reason.
 
 Follows src/slurmctld/job_mgr.c (_job_create), src/slurmctld/node_scheduler.c (_resolve_shared_status,
 job_req_node_filter), src/slurmctld/job_scheduler.c (job_start_data) and src/plugins/select/cons_common/job_test.c
@@ -29,7 +29,7 @@ MAX_NODES = 500_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """`answer`: None if the request is accepted; `over`: what exceeds limits that are not enforced."""
+    """`answer`: None if the request is accepted; `over`: exceeded limits that are not enforced."""
 
     answer: str | None = None
     words: str = ""
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def judge(request: Request, cluster: Cluster) -> Verdict:
-    """What `sbatch --test-only` would answer on the idle cluster; of a heterogeneous job, part by part."""
+    """The answer of `sbatch --test-only` on the idle cluster; of a heterogeneous job, for each part."""
     if isinstance(request.partition, Unknown) and cluster.partitions:
         return _anywhere(request, cluster)
     parts = (request, *request.components)
@@ -116,7 +116,7 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
 
 
 def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: Node) -> tuple[Share, ...] | None:
-    """What an accepted job gets on nodes of one type alone; None: they are not enough."""
+    """The resources of an accepted job on nodes of one type; None: there are too few of them."""
     try:
         job, wanted, hosts, named, _ = admitted(request, cluster)
     except Refused:

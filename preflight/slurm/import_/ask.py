@@ -106,7 +106,7 @@ def columns(text: str) -> Iterator[Line]:
 
 
 def merged(rows: Iterable[Line], richer: Iterable[Line]) -> tuple[Line, ...]:
-    """One line per node and per partition: from the columns, and from JSON what they lack."""
+    """One line per node and per partition: from the columns, with the missing fields from JSON."""
     globals_: list[Line] = []
     found: dict[tuple[str, str], Line] = {}
     for line in chain(rows, richer):

@@ -141,7 +141,7 @@ def _nodes(line: Line) -> list[Node]:
 
 
 def _layout(numbers: Mapping[str, int]) -> tuple[int | None, int | None, int | None, int | None]:
-    """Sockets, cores per socket, threads per core (None: they say no more than the number of CPUs), and CPUs."""
+    """Sockets, cores per socket, threads per core (None: only the number of CPUs is known), and CPUs."""
     cores, threads = numbers.get("corespersocket", 1), numbers.get("threadspercore", 1)
     sockets = numbers.get("sockets")
     if sockets is None and "socketsperboard" in numbers:

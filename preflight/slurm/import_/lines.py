@@ -33,7 +33,7 @@ class Line:
 
     @property
     def kind(self) -> str:
-        """The first key: it says what the line describes."""
+        """The first key: the kind of the line."""
         return next(iter(self.values))
 
     def error(self, message: str) -> MachineError:

@@ -1,5 +1,5 @@
-"""`preflight sbatch`: a job is checked as it is submitted, and handed over to the real sbatch untouched.
+"""`preflight sbatch`: checks a job when it is submitted, and calls the real sbatch with unchanged arguments.
 
-What runs before the hand-over imports next to nothing; the check itself runs in a child process with a time limit, so
-that whatever becomes of it, the job can still be submitted.
+This process imports very little before it becomes sbatch. The check runs in a child process with a time limit, so that
+the job can be submitted even if the check fails.
 """

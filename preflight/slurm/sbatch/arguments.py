@@ -23,10 +23,10 @@ Checks a job script with sbatch's arguments and the environment, then calls the 
 arguments. If the job will be killed for its memory, it says why and exits with status 1."""
 MODES = ("off", "warn", "on", "strict")
 SECONDS = 20.0
-"""How long a submission waits for its check: 20 times what a check takes (docs/admin.md)."""
+"""How long a submission waits for its check: 20 times the usual duration (docs/admin.md)."""
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
-    "fix": ("", "Submit the script with its safe fixes; the file stays as it is."),
+    "fix": ("", "Submit the script with its safe fixes; the file is not changed."),
     "exit-zero": ("", "Submit the job despite findings; the same as --preflight-mode=warn."),
     "mode": ("MODE", "off: submit without a check; warn: submit and print the findings; on: stop jobs that will be "
                      "killed for their memory (default); strict: stop at every error. Default: PREFLIGHT_SBATCH."),
@@ -180,7 +180,7 @@ def _seconds(word: str, value: str) -> float:
 
 
 def usage() -> str:
-    """What --preflight-help prints."""
+    """The text of --preflight-help."""
     lines = ["Usage: preflight sbatch [--preflight-...] [sbatch's arguments]", "", *ABOUT.splitlines(), ""]
     for name, (value, text) in OPTIONS.items():
         head = f"  {PREFIX}{name}" + (f"={value}" if value else "")

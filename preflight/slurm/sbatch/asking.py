@@ -1,4 +1,4 @@
-"""Checks a submission with the engine and decides what follows: is it stopped, what is printed, what is fixed."""
+"""Checks a submission with the engine, and decides whether to stop the job, and which findings and fixes to print."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _machine(question: Question, environment: dict[str, str], cwd: Path) -> str 
 
 
 def read(question: Question, found: Asked) -> Plain:
-    """What the engine's report means for the submission; see `answer`."""
+    """The decision about the submission, from the engine's report; see `answer`."""
     faults: dict[str, None] = {}
 
     def view(report: Report) -> Report:
@@ -238,11 +238,11 @@ def confined(scontrol: str) -> bool:
     return by_cgroup or "overmemorykill" in said.get("JobAcctGatherParams", "")
 
 
-# --- what is said about it --------------------------------------------------------------------------------------------
+# --- text for the user -----------------------------------------------------------------------------------------------
 
 
 def _text(question: Question, report: Report, result: Fixed | None, stop: bool) -> Iterator[str]:
-    """For standard error: the findings, what is fixed, what happens to the job. Nothing when all is well."""
+    """The text for standard error: findings, fixes, and whether the job is submitted. Empty without findings."""
     own = question.line.own
     would = "would be" if own.only else "is"
     if result is not None and result.texts and not stop:
@@ -256,7 +256,7 @@ def _text(question: Question, report: Report, result: Fixed | None, stop: bool) 
     if stop and question.mode == "warn":
         yield f"preflight: the job {would} submitted nevertheless\n"
     elif stop:
-        ways = ["--preflight-exit-zero submits it as it is"]
+        ways = ["--preflight-exit-zero submits it unchanged"]
         if question.line.wrap is None and any(finding.fix is not None for finding in report.findings) and not own.fix:
             ways.insert(0, "--preflight-fix submits it with the fixes of the script")
         yield f"preflight: the job {would} stopped; {'; '.join(ways)}\n"

@@ -61,7 +61,7 @@ def _read(handle: int, seconds: float) -> bytes:
 
 
 def _child(work: Callable[[], Plain], handle: int, seconds: float) -> None:
-    """Never returns. What the work prints is dropped: standard output belongs to sbatch."""
+    """Never returns. The output of the work is dropped, because standard output belongs to sbatch."""
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

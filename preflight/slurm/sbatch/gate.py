@@ -26,7 +26,7 @@ from preflight.vocabulary.errors import PreflightError, UsageError
 MODE = "PREFLIGHT_SBATCH"
 
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
-"""What sbatch makes of a wrapped command (src/sbatch/sbatch.c: _script_wrap)."""
+"""The script that sbatch makes from a wrapped command (src/sbatch/sbatch.c: _script_wrap)."""
 
 
 _MAY_TRAIN = re.compile(

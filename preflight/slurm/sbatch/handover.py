@@ -49,7 +49,7 @@ def _argv(words: Sequence[str]) -> list[bytes]:
 
 
 def _as_started() -> None:
-    """Undoes what the interpreter changed in this process: Python ignores two signals that programs expect."""
+    """Restores the signals of this process: Python ignores two signals that programs expect."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()

@@ -23,7 +23,7 @@ _SHELL = re.compile(rb"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?:\S*/)?(ba|z|k|da|mk|a)?
 
 @dataclass(frozen=True)
 class Question:
-    """What is submitted: sbatch's command line, the script's text, and where it lies (None: standard input, --wrap)."""
+    """A submission: sbatch's command line, the script's text, and its path (None: standard input, --wrap)."""
 
     line: CommandLine
     mode: str

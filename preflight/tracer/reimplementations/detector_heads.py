@@ -17,7 +17,7 @@ STAGES_OF_CASCADE = 3
 
 
 class Pooled(torch.autograd.Function):
-    """RoIAlign: its output in forward, the levels' gradients in backward (none of what it reads is kept)."""
+    """RoIAlign: its output in forward, the levels' gradients in backward (its inputs are not kept)."""
 
     @staticmethod
     def forward(ctx: Any, side: int, boxes: int, *features: torch.Tensor) -> torch.Tensor:
@@ -58,7 +58,7 @@ class Masks(nn.Module):
 
 
 def cropped(image: torch.Tensor, objects: int, gathered: bool) -> None:
-    """What resizing true masks to boxes makes for one image: the masks of all objects in 32 bits (torchvision,
+    """Tensors of resizing true masks to boxes, for one image: the masks of all objects in 32 bits (torchvision,
     models/detection/roi_heads.py, project_masks_on_boxes), or for every positive box a copy of its object's, in 8 bits
     and then in 32 (mmdetection, core/mask/structures.py, BitmapMasks.crop_and_resize)."""
     sides = image.shape[2:]

@@ -1,4 +1,4 @@
-"""Detectors on a ResNet (Faster R-CNN, Mask R-CNN and their kin, RetinaNet, RPN), in plain torch.
+"""Detectors on a ResNet (Faster R-CNN, Mask R-CNN and similar, RetinaNet, RPN), in plain torch.
 
 Our re-implementation of detectron2's and mmdetection's models of the same papers, for interpreters without those
 libraries: their layers, with each library's normalisation and frozen stages. The number of boxes depends on the data;
@@ -200,7 +200,7 @@ def assign(anchors: torch.Tensor, objects: int) -> None:
 
 
 class Dense(nn.Module):
-    """RetinaNet's two towers and the focal loss. `fused`: the loss is a kernel of its own (mmcv)."""
+    """RetinaNet's two towers and the focal loss. `fused`: the loss is one kernel (mmcv)."""
 
     def __init__(self, fused: bool) -> None:
         super().__init__()

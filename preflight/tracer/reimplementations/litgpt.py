@@ -135,7 +135,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Two layers with a GELU between them, or a gate beside the first."""
+    """Two layers with a GELU between them, or with a gate parallel to the first."""
 
     def __init__(self, c: dict[str, Any], lora: Any) -> None:
         super().__init__()

@@ -77,7 +77,7 @@ class Unit(nn.Module):
 
 
 class Pair(nn.Module):
-    """Two convolutions, with what came added where asked for."""
+    """Two convolutions, and optionally a residual connection."""
 
     def __init__(self, width: int, shortcut: bool, kernels: tuple[int, int] = (3, 3), inner: float = 1.0) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Pair(nn.Module):
 
 
 class Three(nn.Module):
-    """YOLOv5's block: one half through pairs, the other beside it, then joined."""
+    """YOLOv5's block: one half goes through pairs of convolutions, the other does not; then both are joined."""
 
     def __init__(self, inputs: int, outputs: int, count: int, shortcut: bool, kernels: tuple[int, int]) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Three(nn.Module):
 
 
 class Split(nn.Module):
-    """The block of YOLOv8 and YOLO11: every inner block's output is among what is joined."""
+    """The block of YOLOv8 and YOLO11: it joins the outputs of all inner blocks."""
 
     def __init__(self, inputs: int, outputs: int, count: int, half: int, inner: Callable[[int], nn.Module]) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ def _double(x: torch.Tensor) -> torch.Tensor:
 
 
 class Detect(nn.Module):
-    """The head of the package: distributions of distances, classes, and what a task adds."""
+    """The head of the package: distributions of distances, classes, and the outputs of the task."""
 
     def __init__(self, config: dict[str, Any], widths: Sequence[int]) -> None:
         super().__init__()

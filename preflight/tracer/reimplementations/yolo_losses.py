@@ -23,7 +23,7 @@ COVERED = 21
 objects are below 32^2 pixels, 34 % to 96^2, 24 % above (cocodataset.org, "Detection evaluation"); with the geometric
 means of these ranges in an image of 640 x 480 an object covers 4.6 %."""
 MATCHES = 9
-"""Positions that yolov5 matches to a box: three shapes, the cell and two beside it, at one level (build_targets)."""
+"""Positions that yolov5 matches to a box: three shapes, the cell and two neighbours, at one level (build_targets)."""
 
 
 def _empty(like: torch.Tensor, *shape: int, dtype: torch.dtype | None = torch.float32) -> torch.Tensor:
@@ -221,7 +221,7 @@ def anchored(levels: Sequence[torch.Tensor], objects: int) -> torch.Tensor:
 
 
 def decoded(levels: Sequence[torch.Tensor], bins: int, sums: nn.Module, extra: torch.Tensor | None) -> Output:
-    """What the head of the package gives in validation: boxes and scores of every position."""
+    """The outputs of the package's head in validation: boxes and scores of every position."""
     b = levels[0].shape[0]
     whole = torch.cat([x.view(b, x.shape[1], -1) for x in levels], 2)
     distances, scores = whole.split((4 * bins, whole.shape[1] - 4 * bins), 1)

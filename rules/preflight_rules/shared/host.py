@@ -78,7 +78,7 @@ def describe_loaders(job: Job) -> str:
 
 
 def too_much(case: Case) -> HostEstimate | None:
-    """The host estimate if it exceeds, or may exceed, what the job may use."""
+    """The host estimate if it exceeds, or may exceed, the memory of the job."""
     host = host_of(case)
     return host if host is not None and host.verdict in ("exceeds", "at-risk") else None
 
@@ -112,7 +112,7 @@ def parts_notes(host: HostEstimate) -> tuple[str, ...]:
 
 
 def limit_words(host: HostEstimate) -> str:
-    """What sets the limit, in words."""
+    """The source of the limit, in words."""
     words = {"memory_limit": "the job's limit", "node_memory": "the node's memory"}
     return words.get(host.limited_by, host.limited_by.replace("node_memory", "the node's memory"))
 
@@ -139,7 +139,7 @@ def host_finding(
 
 
 def doing(case: Case, host: HostEstimate) -> str:
-    """What the job does at its peak, as text."""
+    """The activity of the job at its peak, as text."""
     if host.peak != "load":
         return describe_loaders(case.job)
     ranks = case.job.parallel.ranks_per_node or 1

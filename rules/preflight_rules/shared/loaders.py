@@ -45,7 +45,7 @@ next 112 and 2 % of the rest, and 100 MiB before anything is evicted (Google Kub
 
 
 def fits(case: Case, changes: Changes, limit: int | None = None) -> bool:
-    """Whether the host's whole interval lies below its limit (`limit` in place of the job's) after `changes`."""
+    """Whether the host's whole interval is below its limit (`limit` replaces the job's) after `changes`."""
     host = host_after(case, changes, limit)
     return host is not None and host.verdict == "fits"
 
@@ -163,7 +163,7 @@ def proposed(case: Case, words: str, changes: tuple[Change, ...], hazard: str) -
 
 
 def unreserved(case: Case) -> int | None:
-    """What a machine without a memory limit for the job leaves to it; None if the job has a limit.
+    """The memory of a machine for a job without a memory limit; None if the job has a limit.
 
     The job shares the memory with the system, and workers that are swapped out load nothing: swap does not count.
     """
@@ -179,7 +179,7 @@ def unreserved(case: Case) -> int | None:
 
 
 def below(case: Case, changes: Changes, room: int | None) -> bool:
-    """Whether the high end of the need lies below some bytes after `changes`."""
+    """Whether the high end of the need is below some bytes after `changes`."""
     host = host_after(case, changes)
     return room is None or (host is not None and host.per_node.high <= room)
 

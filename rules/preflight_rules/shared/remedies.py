@@ -38,7 +38,7 @@ Changes = Mapping[str, object]
 
 
 def fits(case: Case, changes: Changes) -> bool:
-    """Whether the whole interval of the device estimate lies below the capacity after `changes`."""
+    """Whether the whole interval of the device estimate is below the capacity after `changes`."""
     device = case.estimate(changed(case, changes)).device
     return device is not None and device.verdict == "fits"
 

@@ -36,7 +36,7 @@ _BALANCED = re.compile(
     r"""(?:output_router_logits|moe_aux_loss_coef|router_aux_loss_coef)["']?\s*[:=,\s]\s*["']?([\w.]+)"""
 )
 _OWN_LOSS = re.compile(r"^[ \t]+def compute_loss\(", re.MULTILINE)
-"""A method of a trainer that the program overrides: preflight does not read what it compares or averages."""
+"""A method of a trainer that the program overrides: preflight does not read its comparisons or averages."""
 _STREAMING = re.compile(r"""\bstreaming["']?\s*[:=\s]\s*["']?([\w.]+)""")
 LOADING = ("ultralytics",)
 """Frameworks that make their own data sets, which are indexed."""
@@ -108,7 +108,7 @@ def _takes_a_batch(node: ast.AST) -> bool:
 
 
 def statistics_hazard(case: Case) -> str:
-    """Why another micro-batch would change what the layers compute; empty if it is known that it would not."""
+    """Why another micro-batch would change the results of layers; empty if it is known that it would not."""
     own = own_code(case)
     if case.fact("batch_norm") is True or own.normalises is not None:
         return "batch normalisation takes its statistics from the micro-batch"

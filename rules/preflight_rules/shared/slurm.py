@@ -1,4 +1,4 @@
-"""Shared by the rules about SLURM: what a request gets, where it is written, and the memory that it may ask for."""
+"""Shared by the rules about SLURM: the resources of a request, its place, and the memory that it may ask for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from preflight.api import GIB, Allocation, Case, Change, Origin, Request, resolv
 
 
 def allocation_of(case: Case) -> Allocation | None:
-    """What the request gets on the cluster of the case; None without a request."""
+    """The resources of the request on the cluster of the case; None without a request."""
     request = case.study.request
     return None if request is None else resolve_request(request, case.cluster)
 

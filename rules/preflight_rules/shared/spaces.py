@@ -1,4 +1,4 @@
-"""Shared by the rules about search spaces: counts, the worst combination, what a fix would keep."""
+"""Shared by the rules about search spaces: counts, the worst combination, the combinations that a fix keeps."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def place_of(axis: Axis, lost: tuple[Value, ...]) -> Origin | None:
 
 
 def kept_text(verdict: BoxVerdict, safe: SafeBox) -> str:
-    """What one box keeps: "84 combinations are safe: batch_size in 16, 32; max_len in 128 to 384"."""
+    """The safe combinations of one box: "84 combinations are safe: batch_size in 16, 32; max_len in 128 to 384"."""
     words = [f"{axis.name} in {values_text(safe.keep.get(axis.name, ()), axis.domain)}" for axis, _ in dropped(verdict)]
     branch = f" with {assignment_text(verdict.box.fixed)}" if verdict.box.fixed else ""
     return f"{safe.combinations:,} combinations are safe{branch}: {'; '.join(words)}"

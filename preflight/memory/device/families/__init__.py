@@ -1,4 +1,4 @@
-"""Architecture families: which dimensions their models vary in, and how those stand in a Hugging Face config.
+"""Architecture families: the dimensions in which their models differ, and their keys in a Hugging Face config.
 
 The names of dimensions, here and in laws: b batch, s length (t: target or text length), L layers, h width, a attention
 heads, k key-value heads, d head size, R the part of it that is rotated, f feed-forward width, V vocabulary, P

@@ -68,7 +68,7 @@ def decoder_dims(c: Config) -> Dims:
 
 
 def _decoder(name: str, tied: bool, named: Named = WIDE, **more: Any) -> Family:
-    """A family with Llama's config keys. `switches`: what else is part of its structure."""
+    """A family with Llama's config keys. `switches`: further keys of its structure."""
     structure = {"tie_word_embeddings": tied, "attention_dropout": 0.0, **more.pop("switches", {})}
     usual = ("causal-lm",), named, decoder_config, decoder_dims, {"layers": "L"}, structure
     return Family(name, *usual, coincidences=(ALL_HEADS, ONE_HEAD), **more)

@@ -1,4 +1,4 @@
-"""What a family of models is: dimensions, and how those stand in a Hugging Face config."""
+"""A family of models: its dimensions, and their keys in a Hugging Face config."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Named: TypeAlias = "Mapping[str, tuple[int, Mapping[str, int]]]"
 
 @dataclass(frozen=True)
 class Coincidence:
-    """Dimensions that are equal, or one, where the model's code then takes another way: a law of its own.
+    """Dimensions that are equal, or one, where the model's code then takes another path: these need a separate law.
 
     It is a part of a law's key, `name`=`value` or `name`=`otherwise`. `holds` says so of dimensions. `drops` gives the
     dimensions that are no longer free, from the others; `named` replaces what is made of base variables in another way.
@@ -49,12 +49,12 @@ class Family:
     """Whether batches may carry a padding mask."""
     attentions: tuple[str, ...] = ("sdpa", "eager")
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
-    """Where peft puts adapters when nothing is said (peft.utils.constants), or what its users say for this family."""
+    """Default targets of adapters: peft's (peft.utils.constants), or the usual ones of this family."""
     architecture: str = ""
     """The `model_type`, where the family's own name is another."""
     coincidences: tuple[Coincidence, ...] = ()
     tokens: int = 1
-    """Tokens beside an image's patches (class, distillation, registers)."""
+    """Tokens in addition to an image's patches (class, distillation, registers)."""
 
     @property
     def model_type(self) -> str:
@@ -66,7 +66,7 @@ class Family:
         return {**self.structure, **{one.name: one.otherwise for one in self.coincidences}}
 
     def coinciding(self, dims: Mapping[str, int]) -> dict[str, object]:
-        """What a law's key says of coincidences at dimensions."""
+        """The part of a law's key for equal dimensions (coincidences)."""
         holding = {one.name: one.value for one in self.coincidences if one.holds(dims)}
         return {**{one.name: one.otherwise for one in self.coincidences}, **holding}
 
@@ -153,7 +153,7 @@ ALL_HEADS = Coincidence(
 ONE_HEAD = Coincidence(
     GROUPED, "one", lambda x: x["k"] == 1 < x["a"], {"k": lambda x: 1}, {"a": var("g"), "h": var("u", g=1)}, True
 )
-"""One key-value head for all: what would be copied per head is a view."""
+"""One key-value head for all: a view instead of a copy for each head."""
 SAME_EMBEDDING = Coincidence(
     "embedding", "width", lambda x: x["E"] == x["a"] * x["d"], {"E": lambda x: x["a"] * x["d"]}
 )

@@ -1,4 +1,4 @@
-"""Decoders of the GPT kind and others with ways of their own: learnt positions, shared keys, fused weights.
+"""Decoders of the GPT kind and other older ones: learnt positions, shared keys, fused weights.
 
 Not here: BLOOM (the slopes of its linear positions are made for the largest power of two below its heads, which is no
 product of dimensions).

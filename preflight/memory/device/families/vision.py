@@ -1,4 +1,4 @@
-"""Models of images: ViT and those like it, and images beside text (CLIP, SigLIP)."""
+"""Models of images: ViT and similar ones, and models of images and text (CLIP, SigLIP)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight.memory.device.families.family import HEAD, Config, Dims, Family, 
 
 _TASK = ("image-classification",)
 TOKEN_FACTORS = {1: 2, 2: 3, 5: 6}
-"""Tokens beside the patches -> the number that divides q^2 + tokens for every prime q above 3."""
+"""Tokens in addition to the patches -> the number that divides q^2 + tokens for every prime q above 3."""
 
 
 def _image(tokens: int) -> Named:

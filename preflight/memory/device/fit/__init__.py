@@ -1,1 +1,1 @@
-"""Laws out of traces: what is traced, and the formulas that follow."""
+"""Makes laws from traces: chooses the sizes to trace at, and fits formulas to the tapes."""

@@ -1,4 +1,4 @@
-"""Laws with what they are at batch 1, where a few events are others.
+"""Adds the tape at batch 1 to a law: there a few events differ.
 
 `contiguous()` of a transposed view does nothing where a dimension is 1: what would be copied is shared. One trace
 tells: where its events are the law's, the law holds; else it is folded like any other, its sizes looked up among those

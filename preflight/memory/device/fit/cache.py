@@ -1,8 +1,8 @@
 """Cache of traced laws: files in the user's cache directory, which can be deleted at any time.
 
-A file's name is a hash of all that a law depends on: what was asked for, the versions of the libraries that were
-traced, and the code that traced it and made the law. What cannot be read is as if it were not there, and what cannot
-be written is not kept. PREFLIGHT_NO_CACHE=1 leaves the directory alone.
+A file's name is a hash of everything that a law depends on: the request, the versions of the libraries that were
+traced, and the code that traced it and made the law. A file that cannot be read
+is ignored, and a law that cannot be written is not kept. PREFLIGHT_NO_CACHE=1 leaves the directory alone.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ POINTS: Sequence[Mapping[str, int]] = (
     {"b": 7, "u": 24, "r": 12, "w": 160, "t": 29, "V": 59, "k": 6, "o": 5},
     {"b": 5, "u": 32, "r": 28, "w": 96, "t": 25, "V": 89, "k": 5, "o": 8},
 )
-"""Sides and lengths are multiples of what kernels round to: what they round is then at most 31 positions short."""
+"""Sides and lengths are multiples of the numbers that kernels round to: a rounded size is then at most 31 too small."""
 FEWEST = 2
 
 

@@ -20,7 +20,7 @@ from preflight.memory.device.law.sizes import Monomial, Size, number
 GRAIN = 32
 """Pixels that a side is a multiple of."""
 ANY = f"image={GRAIN}n"
-"""What stands in a law's key in place of one side."""
+"""The text in a law's key instead of one side."""
 SMALLEST, LARGEST = 64, 1024
 """Sides that a law is filed under; it is fitted from the smallest on."""
 FITTED = ((2, 64), (3, 64), (2, 160), (2, 224))

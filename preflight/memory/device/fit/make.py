@@ -77,7 +77,7 @@ def probe(
 
 
 def basis_of(family: Family, extra: Sequence[str], pieces: int = 1) -> Basis:
-    """What sizes are read in: a family's dimensions and `extra` ones. `pieces`: what batches are multiples of."""
+    """The dimensions of the formulas: a family's dimensions and `extra` ones. `pieces`: batches are multiples of it."""
     named = {**family.named, **{name: (1, {name: 1}) for name in extra}}
     if pieces > 1:
         named["b"] = (pieces, {"b": 1})
@@ -220,7 +220,7 @@ def _parameters(
         size = reader.size(values)
         if size is None:
             raise CannotMake(f"no formula for the size of {name}")
-        each = nbytes / elements  # a fraction for what quantised layers keep
+        each = nbytes / elements  # a fraction for tensors of quantised layers
         row = (size, int(each) if each == int(each) else each, bool(trainable))
         where = layers.place(":" + name, dict(stacks))
         if where is None:

@@ -73,7 +73,7 @@ class TextReader(SparseReader):
         self._known: dict[tuple[int, ...], Size | None] = {}
 
     def _pair(self, values: tuple[int, ...], first: Monomial, second: Monomial) -> Size | None:
-        """A cached loss has what is left of a batch without two pieces: the constant may be the negative one."""
+        """A cached loss has the rest of a batch without two pieces: the constant may be the negative one."""
         return super()._pair(values, first, second) or super()._pair(values, second, first)
 
 

@@ -12,8 +12,8 @@ from preflight.memory.device.law.sizes import Monomial, Size, number
 # scores), and so are sides of images (`u`, 64 pixels).
 _DEGREES = {"b": 1, "s": 2, "t": 2, "u": 2, "r": 1}
 _SCALES = {"b": (2, 3), "s": (64, 96, 160), "t": (32, 128, 192), "u": (8, 16, 24), "r": (8, 16)}
-"""Values to trace at: multiples of 32, where kernels round nothing. What they round (the logsumexp of memory-efficient
-attention, 4 bytes per head and position) is then at most 31 positions short."""
+"""Values to trace at: multiples of 32, where kernels round nothing. Rounded sizes (the logsumexp of memory-efficient
+attention, 4 bytes per head and position) are then at most 31 positions too small."""
 _CHECK = {"b": 5, "s": 224, "t": 256, "u": 32, "r": 24}
 
 

@@ -1,9 +1,9 @@
 """Reading formulas out of byte counts: dimensions get prime values, so that the factors of a size name them.
 
-A family's named dimensions (h, a, k, d, ...) are products of base variables, each of which is a prime at a probe point.
-A storage's bytes then factor in one way only. What does not factor is a sum (b(s+1) padded labels, (a + 2k) d fused
-projections) or a rounding (memory-efficient attention pads its logsumexp to 32): found by splitting off monomials,
-or by dividing a rounded length out, and accepted only if it holds at every probe point.
+A family's named dimensions (h, a, k, d, ...) are products of base variables, each of which is a prime at a probe
+point. A storage's bytes then factor in one way only. A size that does not factor is a sum (b(s+1) padded labels, (a +
+2k) d fused projections) or a rounding (memory-efficient attention pads its logsumexp to 32): found by splitting off
+monomials, or by dividing a rounded length out, and accepted only if it holds at every probe point.
 """
 
 from __future__ import annotations

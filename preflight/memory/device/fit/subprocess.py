@@ -18,7 +18,7 @@ from preflight.vocabulary.tracing import Tracing
 
 TIME_LIMIT_S = 120.0
 LIBRARIES = ("torch", "transformers", "peft", "timm", "torchvision", "diffusers")
-"""What makes the models that are traced."""
+"""The libraries of the traced models."""
 
 _ASK_LIMIT_S = 30
 _ASK = """
@@ -96,7 +96,7 @@ class _Process:
 
 
 def _reply(line: bytes) -> dict[str, Any]:
-    """What the tracer answers. Raises TraceError for what no tracer writes: the interpreter may be another program."""
+    """The tracer's answer. Raises TraceError for any other output: the interpreter may be another program."""
     try:
         found = json.loads(line)
         if isinstance(found["traces"], list) and isinstance(found["versions"], dict):
@@ -146,7 +146,7 @@ def has_torch(interpreter: str | None = None) -> bool:
 
 @dataclass(frozen=True)
 class Installed:
-    """What an interpreter says of itself."""
+    """The versions that an interpreter reports."""
 
     torch: bool
     versions: str

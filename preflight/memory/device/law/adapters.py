@@ -1,6 +1,6 @@
 """Adapters (peft) as a part of a setup.
 
-LoRA beside a family's layers has laws, in which the rank is a dimension. Whatever else decides what is trained has not:
+LoRA in a family's layers has laws, in which the rank is a dimension. Other ways to decide the trained weights have not:
 such a model is traced as it is, through peft (tracer/adapters.py).
 """
 
@@ -14,7 +14,7 @@ from preflight.vocabulary.job import Peft
 
 LORA = ("lora", "rslora")
 CONTROLNET = "controlnet"
-"""The `train.peft.method` of a ControlNet beside a frozen denoiser."""
+"""The `train.peft.method` of a ControlNet with a frozen denoiser."""
 _SHAPING = (
     "modules_to_save", "bias", "lora_bias", "rank_pattern", "layers_to_transform", "layers_pattern", "exclude_modules",
     "trainable_token_indices", "target_parameters", "layer_replication", "ensure_weight_tying", "use_qalora",
@@ -43,12 +43,12 @@ OWN_RANK = (
 
 @dataclass(frozen=True)
 class Adapters:
-    """Adapters as a tape depends on them. `options`: peft's, of adapters that no family's law covers; None: LoRA beside
+    """Adapters as a tape depends on them. `options`: peft's, of adapters that no family's law covers; None: LoRA in
     a family's layers, whose rank is a dimension. `rank`: theirs where it is no dimension; None: the method's own."""
 
     method: str
     targets: tuple[str, ...] | str | None
-    """Layers that they stand beside; None: peft's own default for the type of the model."""
+    """Layers that have adapters; None: peft's own default for the type of the model."""
     dropout: bool = False
     half: str | None = None
     """Their dtype, where that is one of 16 bits."""
@@ -56,7 +56,7 @@ class Adapters:
     options: Mapping[str, object] | None = None
 
     def wire(self, rank: int | None = None) -> dict[str, Any]:
-        """What the tracer is told. `rank`: theirs where it is a dimension."""
+        """The adapters in the request to the tracer. `rank`: theirs if it is a dimension."""
         targets = list(self.targets) if isinstance(self.targets, tuple) else self.targets
         told = {"method": self.method, "targets": targets, "dropout": self.dropout}
         half = {"half": self.half} if self.half is not None else {}

@@ -1,4 +1,4 @@
-"""What a tape is at lengths that are multiples of 8: there attention needs no copy of its bias.
+"""The tape at lengths that are multiples of 8: there attention needs no copy of its bias.
 
 Memory-efficient attention wants the rows of its bias to begin at multiples of 8 elements (ATen/native/transformers/
 attention.cpp, pad_bias), so a length of no such multiple is padded: a copy is born, and in backward its gradient is cut
@@ -51,7 +51,7 @@ def events_at(tape: Tape, dims: Mapping[str, int]) -> list[Event]:
 
 
 def joined(events: Sequence[Event], sizes: tuple[Size, ...], lengths: frozenset[str]) -> list[Event]:
-    """The events where `lengths` are multiples of 8: a padded copy is what it is a copy of."""
+    """The events if `lengths` are multiples of 8: a padded copy is replaced by its original."""
     plain = {copy: of for length in lengths for copy, of in padded(sizes)[length].items()}
     found = list(events)
     same: dict[int, int] = {}

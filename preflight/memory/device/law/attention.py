@@ -1,4 +1,4 @@
-"""Which attention a job runs: what it asks for, what its transformers had, what its GPU and dtypes allow."""
+"""Which attention a job runs, by its setting, its release of transformers, its GPU and its dtypes."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def attention(
 
 
 def kernel(asked: str, mask: bool, half: bool, gpu: Gpu | None) -> str:
-    """The law's name for the kernels that CUDA picks: "efficient" where flash attention, which "sdpa" stands for, is
-    not to be had but would have been picked. `half`: attention is computed in 16 bits."""
+    """The law's name for the kernels that CUDA picks: "sdpa" is flash attention, "efficient" its replacement on GPUs
+    without it. `half`: attention is computed in 16 bits."""
     if asked not in ("sdpa", "efficient"):
         return asked
     if mask or not half:

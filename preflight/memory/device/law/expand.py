@@ -22,7 +22,7 @@ MIDDLE = 2
 _AT_END = {0: 0, 1: 1, -1: 4, -2: 3}
 """A layer counted from an end -> its block."""
 Name: TypeAlias = "tuple[object, ...]"
-"""What a birth is called in every block of its pass, or what a token does: equal where blocks agree."""
+"""The name of a birth in every block of its pass, or of a token: equal where blocks agree."""
 Named: TypeAlias = "tuple[Token, Name]"
 _SHORT: BoundedCache[Tape] = BoundedCache(16)
 
@@ -111,7 +111,7 @@ class _Shortened:
         self.whole, self.short = tape, short
         passes = {n: item for n, item in enumerate(tape.items) if item.stack in short}
         self.ends: dict[tuple[object, ...], Named] = {}
-        """(item, below or above, birth): what stands for a layer before the first one's, or after the last one's."""
+        """(item, below or above, birth): replaces that of a layer before the first one, or after the last one."""
         self.instead: dict[tuple[int, int, Name], Name] = {}
         """(item, block, birth): the birth that has its part in the first or the last layer, where that lacks it."""
         self.names = {
@@ -215,7 +215,7 @@ class _Shortened:
         return _merge(named[MIDDLE], [named[role] for role in roles])
 
     def _learn(self, number: int, named: Sequence[Sequence[Named]]) -> None:
-        """What stands for the layers before the first one's and after the last one's, and for births of those two."""
+        """Replacements for the layers before the first one and after the last one, and for births of those two."""
         for end, beside, step in ((0, 1, -1), (4, 3, 1)):
             for (token, name), instead in _replaced(named[MIDDLE], named[end]):
                 if token.relative and token.layer == step:
@@ -229,7 +229,7 @@ class _Shortened:
                     self.instead[_home(number, token), end, target] = there
 
     def _name(self, number: int, block: int, token: Token, births: Iterator[Name] | None = None) -> Name:
-        """What a token does, in words that do not hang on how a block numbers its births."""
+        """The name of a token, which does not depend on how a block numbers its births."""
         if token.kind == "b":
             return next(births) if births is not None else ()
         home = _home(number, token)
@@ -249,7 +249,7 @@ class _Shortened:
                 continue
             home, there, at, where = found
             if token.kind == "d":
-                if where in self._dead:  # of two that stand for layers which are not there
+                if where in self._dead:  # of two for layers that do not exist
                     continue
                 self._dead.add(where)
             yield replace(
@@ -349,8 +349,8 @@ def _replaced(base: Sequence[Named], side: Sequence[Named]) -> Iterator[tuple[Na
 
 
 def _merge(base: Sequence[Named], sides: Sequence[Sequence[Named]]) -> list[Named]:
-    """`base` with what each side leaves out left out, and with what each puts in put in once. What one puts in the
-    place of something that another leaves out is left out too."""
+    """`base` with the edits of all sides: parts that a side removes are removed, parts that a side inserts are inserted
+    once. A replacement of a part that another side removes is removed too."""
     edits = [list(_edits(base, side)) for side in sides]
     out = [{at for start, stop, instead in each if not instead for at in range(start, stop)} for each in edits]
     gone = {at for each in edits for start, stop, _ in each for at in range(start, stop)}

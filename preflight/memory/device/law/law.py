@@ -41,7 +41,7 @@ class Peak:
 
 
 Delta: TypeAlias = "tuple[tuple[int, int, int], ...]"
-"""(column, coefficient, part): what is born less what dies, as multiples of the columns' values."""
+"""(column, coefficient, part): births minus deaths, as multiples of the columns' values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class _Stretch:
     repeats: str | None
     """The depth whose middle layers (less two) follow this block without being walked."""
     moments: tuple[tuple[int, Delta], ...]
-    """Moments that can be the largest: events until then, and what changed since the moment before."""
+    """Moments that can be the peak: events until then, and the changes since the moment before."""
     rest: Delta
-    """What changes after the last of them."""
+    """The changes after the last of them."""
 
 
 class Law:
@@ -232,7 +232,7 @@ def _packed(delta: Mapping[tuple[int, int], int]) -> Delta:
 
 
 def part_of(size: Size, mark: str, birth_phase: str, death_phase: str) -> int:
-    """What a storage is, as an index of PARTS: a gradient; weights gathered from other ranks; logits (batch x
+    """The kind of a storage, as an index of PARTS: a gradient; weights gathered from other ranks; logits (batch x
     vocabulary); an activation, if something after forward still needs it; or temporary."""
     if mark == "g":
         return 0
@@ -361,7 +361,7 @@ class Laws:
     made_by: tuple[tuple[str, str], ...] = ()
     """Versions of what traced it."""
     instead: str = ""
-    """What was asked for, where this law stands in for it."""
+    """The key that was requested, if this law is used instead of its law."""
     unsure: Callable[[Mapping[str, int]], int] = none_unsure
     """Bytes that the law of what was asked for may have more, at dimensions."""
 
@@ -373,7 +373,7 @@ class Laws:
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
-        """What the model returns, beside the loss: indices of the sizes of its storages."""
+        """The outputs of the model except the loss: indices of the sizes of their storages."""
         tape = self.made.tape
         literal = (item.blocks[0] for item in tape.items if item.stack is None)
         return tuple(token.at for block in literal for token in block if token.kind == "b" and "o" in token.mark)
@@ -408,7 +408,7 @@ class Regions:
 def regions(
     law: Law, dims: Mapping[str, int], length: str, lengths: Sequence[int], batches: Sequence[int] = BATCHES
 ) -> Regions:
-    """Rows of a law by where they rule. `dims`: a model's dimensions; `length`: the one that varies beside b."""
+    """Rows of a law by where they rule. `dims`: a model's dimensions; `length`: the one that varies with b."""
     every = rows(law)
     names = {name for row in every for _, monomial, _ in row.terms for name, _ in monomial}
     found: dict[int, int] = {}

@@ -89,7 +89,7 @@ def split(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Item]:
 
 
 def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Block]:
-    """Runs of one place; what lies outside of any layer between two layers of a pass goes to the one before."""
+    """Runs of one place. Events outside of any layer, between two layers of a pass, belong to the layer before."""
     birth_place = {e.birth: place(e.tag, stacks) for e in events if not e.dies}
     blocks: list[Block] = []
     for event in events:

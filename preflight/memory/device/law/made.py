@@ -1,4 +1,4 @@
-"""What a trace is asked for, and a law as traces make it: a symbolic tape and the model's parameters."""
+"""The request of a trace, and the law that is made from traces: a symbolic tape and the model's parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.memory.device.law.sizes import Size, evaluate
 from preflight.memory.device.law.tape import Tape
 
 Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
-"""Traces what is asked for, and returns the tracer's replies."""
+"""Runs the requested traces, and returns the tracer's replies."""
 ParameterRow: TypeAlias = "tuple[Size, float, bool]"
 """Elements, bytes per element, trainable: of one parameter, as formulas."""
 Weight: TypeAlias = "tuple[int, float, bool]"
@@ -42,7 +42,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Made:
-    """What traces of one setup are made into."""
+    """The result of the traces of one setup."""
 
     tape: Tape
     parameters: Parameters
@@ -50,7 +50,7 @@ class Made:
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """What the tracer is asked for, but for the point. `model`: as the tracer is told of it; `kind`: of step;
+    """The request to the tracer, without the point. `model`: as the tracer is told of it; `kind`: of step;
     `warm_up`: whether the second step is traced."""
 
     model: Mapping[str, Any]

@@ -1,7 +1,7 @@
-"""How a job's frozen weights are quantised: what it says, else what its model's config or name says.
+"""How a job's frozen weights are quantised, as stated by the job, else by its model's config or name.
 
-bitsandbytes quantises while it loads, so a job says it. A checkpoint that was quantised beforehand says so by its
-config or its name, and nothing in the program need repeat it. What such weights cost: tracer/packed.py.
+bitsandbytes quantises while it loads, so the job states it. A checkpoint that was quantised before states it in its
+config or its name, and the program need not repeat it. The memory of such weights: tracer/packed.py.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from preflight.vocabulary.job import Job, Quantization
 from preflight.vocabulary.values import Cause, Unknown
 
 PACKED = ("gptq", "awq", "hqq", "torchao-int8", "fp8", "eetq")
-"""Types of `train.quantization` with layers of their own in tracer/packed.py."""
+"""Types of `train.quantization` whose layers are in tracer/packed.py."""
 BITS = {"gptq": (2, 3, 4, 8), "awq": (4,), "hqq": (1, 2, 3, 4, 8), "torchao-int8": (8,), "fp8": (8,), "eetq": (8,)}
 """Bits that each can have (gptqmodel's SUPPORTS_BITS that auto_gptq has too; hqq's BitPack)."""
 GROUPS = {"gptq": 128, "awq": 128, "hqq": 64}
-"""Group sizes where none is said (GPTQConfig, AwqConfig, HqqConfig of transformers)."""
+"""Default group sizes (GPTQConfig, AwqConfig, HqqConfig of transformers)."""
 ADAPTERS = dict.fromkeys(("gptq", "awq", "eetq", "hqq", "torchao-int8", "fp8"), ("lora", "rslora"))
-"""Adapters that have a forward of their own here (peft, tuners/lora/*.py)."""
+"""Adapters with a special forward for these weights (peft, tuners/lora/*.py)."""
 GPTQ_KERNELS = ("torch", "cuda", "cuda-old", "triton", "tritonv2")
 _METHODS = {"gptq": "gptq", "awq": "awq", "hqq": "hqq", "fp8": "fp8", "eetq": "eetq"}
 _UNTRAINED = ("marlin", "exllama", "exllamav1", "exllamav2", "machete", "bitblas", "ipex", "swordfish", "qqq")
@@ -50,7 +50,7 @@ class QuantizedWeights:
     backend: str | None = None
 
     def wire(self) -> dict[str, Any]:
-        """What the tracer is told."""
+        """The quantisation in the request to the tracer."""
         flags = {"keeps_input": self.keeps_input, "head": self.head, "loaded": self.loaded}
         packed = {"bits": self.bits, "group": self.group} if self.bits is not None else {}
         return {
@@ -82,7 +82,7 @@ def stated(job: Job) -> Job:
 
 
 def _config(job: Job) -> Mapping[str, Any]:
-    """What is known of the model's config.json: the job's own, else that of a directory or of the hub's cache."""
+    """The model's config.json, if known: that of the job, else of a directory or of the hub's cache."""
     if job.model.config is not None:
         return job.model.config
     named = job.model.name if job.model.name and catalogue.find(job.model.name) is None else None

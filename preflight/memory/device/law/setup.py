@@ -29,7 +29,7 @@ Terms: TypeAlias = "tuple[tuple[int, Mapping[str, int]], ...]"
 
 @dataclass(frozen=True)
 class Likeness:
-    """The architecture whose law is used for a model of remote code, and what the two differ in."""
+    """The architecture whose law is used for a model of remote code, and the differences of the two."""
 
     architecture: str
     """The `model_type` of transformers whose law is used."""
@@ -39,9 +39,9 @@ class Likeness:
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Its own names of adapted layers -> the names in the architecture whose law is used."""
     targets: tuple[str, ...] = ()
-    """Where its users put adapters when nothing is said (its own names)."""
+    """Default targets of adapters (its own names)."""
     wider: tuple[float, float] = (0.0, 0.0)
-    """What the difference widens the interval by, below and above, as fractions."""
+    """By how much this difference widens the interval, below and above, as fractions."""
     held: Terms = ()
     """Elements that live through the whole step in addition to the tape."""
     pulse: Terms = ()
@@ -52,7 +52,7 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the tape of forward and backward depends on, apart from dimensions."""
+    """Everything that the tape of forward and backward depends on, except dimensions."""
 
     weights: str = "fp32"
     """The dtype of weights that are not quantised: fp32, bf16 or fp16."""
@@ -68,7 +68,7 @@ class Setup:
     loss: str | None = None
     """How a language model's loss is computed (tracer/losses.py); None: as today's transformers does."""
     offload: bool = False
-    """Whether what checkpoints keep waits in host memory."""
+    """Whether the inputs that checkpointing keeps are in host memory."""
     frozen: tuple[str, ...] = ()
     """Parts that are not trained, by the beginning of their parameters' names."""
     channels_last: bool | None = None
@@ -76,10 +76,10 @@ class Setup:
     winograd: bool = False
     """Whether convolutions in fp32 run without tensor cores."""
     compile: str | None = None
-    """What is compiled: "layers", "all" (the loss as well), or None."""
+    """The compiled parts: "layers", "all" (the loss as well), or None."""
 
     def wire(self, point: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """What the tracer is told. `point`: the dimensions of a trace, where the rank of adapters may be one."""
+        """The setup in the request to the tracer. `point`: the dimensions of a trace (with the rank, if any)."""
         found: dict[str, Any] = {
             "weights": self.weights,
             "autocast": self.autocast,
@@ -114,7 +114,7 @@ def setup_of(
     half = train.precision in ("bf16", "fp16")
     mixed = train.precision.endswith("-mixed")
     quantized = train.quantization.type not in (None, "none")
-    # What is quantised was loaded in 16 bits, whatever computes (transformers, quantizers/quantizer_bnb_4bit.py).
+    # Quantised weights were loaded in 16 bits for any compute dtype (transformers, quantizers/quantizer_bnb_4bit.py).
     loaded = train.precision.removesuffix("-mixed").replace("fp32", "fp16") if quantized else "fp32"
     weights = train.weights_dtype or (train.precision if half else loaded)
     if train.gradient_checkpointing is None:
@@ -125,7 +125,7 @@ def setup_of(
     chosen = kernel(asked, mask, in_half, gpu)
     if chosen in ("sdpa", "flash") and repeats_keys(job):
         chosen = "efficient"  # which has a key and a value for each query head too
-    # 16-bit formats have tapes of one shape, and bf16 stands for both, but for a softmax written out: CUDA widens fp16
+    # 16-bit formats have tapes of one shape, and bf16 means both, except for a softmax written out: CUDA widens fp16
     # within the kernel and bf16 before it.
     alike = chosen not in ("eager", "math")
     older = (release(job.software.get("bitsandbytes")) or NEWEST) < (0, 43, 2)

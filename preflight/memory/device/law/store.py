@@ -28,7 +28,7 @@ LAWS = Path(__file__).with_name("laws")
 FORMAT = 3
 """Rises when the form of a law file changes."""
 READS = (2, FORMAT)
-"""A file of another number is stale and refused. The third has laws at batch 1 beside those that the second has."""
+"""A file of another number is stale and refused. The third has laws at batch 1 in addition."""
 
 OLDEST_TRACER = 2
 """Laws of an older tracer (`made_by`) are stale: since version 2 it sees what kernels allocate for themselves. Its
@@ -46,7 +46,7 @@ NOT_A_LAW = (
     TypeError,
     RecursionError,
 )
-"""What reading a file that holds no law raises."""
+"""The exceptions of reading a file that holds no law."""
 
 
 class UnreadableLaw(Exception):
@@ -54,7 +54,7 @@ class UnreadableLaw(Exception):
 
 
 class StaleLaw(Exception):
-    """A law file of another format or an old tracer; the message names it and says what to do."""
+    """A law file of another format or an old tracer; the message names it and the remedy."""
 
 
 _NAME = re.compile(r"[\w.-]+")
@@ -77,7 +77,7 @@ def key_of(resolved: Resolved, kind: str) -> LawKey:
 
 
 def key_text(task: str, kind: str, setup: Setup, structure: Mapping[str, object], extra: str = "") -> str:
-    """A canonical text: every item of the closed list of what a tape depends on, in one order.
+    """A canonical text: everything that a tape depends on, in a fixed order.
 
     Dropout probabilities count as on or off; in validation and generation neither dropout, checkpointing nor adapters'
     training matter.
@@ -108,7 +108,7 @@ _LINEAR = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "gemma", "gemma2"), _GATED),
     "phi3": ("qkv_proj", "o_proj", "gate_up_proj", "down_proj"),
 }
-"""Every linear layer but the head, in families with laws of adapters beside all of them: peft's "all-linear"."""
+"""Every linear layer except the head, in families with laws of adapters in all of them: peft's "all-linear"."""
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -157,7 +157,7 @@ MAX_BYTES = 2**28
 
 
 def unpacked(raw: bytes) -> bytes:
-    """What was packed by gzip. Raises ValueError, and what gzip raises."""
+    """The unpacked bytes of a gzip file. Raises ValueError, and gzip's own exceptions."""
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -259,7 +259,7 @@ def keys(family: str) -> tuple[str, ...]:
 def pack(laws: Mapping[str, Made], onto: Mapping[str, Any] | None = None, short: bool = True) -> dict[str, Any]:
     """Laws of one family as JSON. Sizes, modules, blocks and parameters stand once in pools that all laws share.
 
-    `onto`: packed laws of the same family, which stay as they are beside them. `short`: blocks are written by what they
+    `onto`: packed laws of the same family, which are kept unchanged. `short`: blocks are written by what they
     differ in, which takes minutes where they have tens of thousands of words.
     """
     pools = _pools(onto or {})
@@ -292,7 +292,7 @@ def pack(laws: Mapping[str, Made], onto: Mapping[str, Any] | None = None, short:
 
 
 def _pools(packed: Mapping[str, Any]) -> dict[str, dict[Any, int]]:
-    """What stands in the pools of packed laws -> its number, as `pack` fills them."""
+    """The entries of the pools of packed laws -> their numbers, as `pack` fills them."""
     known: dict[int, list[str]] = {}
     filled: dict[str, list[Any]] = {
         "sizes": [decode(size) for size in packed.get("sizes", ())],

@@ -1,4 +1,4 @@
-"""The interface of a kind of model, and what a job's law is looked up by.
+"""The interface of a kind of model, and the key of a job's law.
 
 Each kind is a class in `workloads/` and a row of `workloads.registry.KINDS`. The class recognises its models and
 resolves a job. An instance is one model, with what the tracer is told about it.
@@ -20,7 +20,7 @@ from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Unknown
 
 Config: TypeAlias = "Mapping[str, Any]"
-"""What a config.json says, or the keyword arguments of a constructor: JSON, as its library reads it."""
+"""A config.json, or the keyword arguments of a constructor: JSON, as its library reads it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a law is looked up by. `dims`: every dimension that is no length; `lengths`: batch and lengths of the
+    """The key of a law. `dims`: every dimension that is no length; `lengths`: batch and lengths of the
     job."""
 
     workload: Workload
@@ -82,7 +82,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Storage:
-    """A storage that lies on the GPU throughout the job; `part` as in ALL_PARTS."""
+    """A storage that is on the GPU throughout the job; `part` as in ALL_PARTS."""
 
     nbytes: int
     part: str
@@ -90,11 +90,11 @@ class Storage:
 
 @dataclass(frozen=True)
 class ExtraPhase:
-    """A phase that a kind of model has beside training and validation."""
+    """A phase of a kind of model in addition to training and validation."""
 
     name: str
     steps: tuple[Resolved, ...] = ()
-    """What runs in it, without gradients. Where one of them has no law the phase is left out; none: nothing runs."""
+    """The models that run in it, without gradients. If one of them has no law, the phase is left out."""
     loaded: tuple[int, ...] = ()
     """Bytes of the storages that are on the GPU for this phase alone."""
     of_batch: bool = False
@@ -107,7 +107,7 @@ class Workload(Protocol):
     kind: ClassVar[str]
     """The name of the kind. Where the kind trains in a special way, also the name of a module of the tracer."""
     wider: ClassVar[tuple[float, float]] = (0.0, 0.0)
-    """What widens the intervals below and above, as fractions: for re-implemented models."""
+    """By how much the intervals are wider, below and above, as fractions: for re-implemented models."""
     warm_up: ClassVar[bool] = False
     """Whether a model allocates something in its first step only, so that the second step is traced."""
     image_loop: ClassVar[bool] = False
@@ -127,7 +127,7 @@ class Workload(Protocol):
 
     @classmethod
     def resolve(cls, asked: Asked) -> Resolved | Unknown:
-        """What the law of a job's step is looked up by, or why there is none."""
+        """The key of the law of a job's step, or why there is none."""
         ...
 
     @classmethod
@@ -138,7 +138,7 @@ class Workload(Protocol):
     # --- one model ---
 
     def wire(self) -> dict[str, Any]:
-        """What the tracer is told."""
+        """The model in the request to the tracer."""
         ...
 
     @property
@@ -148,7 +148,7 @@ class Workload(Protocol):
 
     @property
     def extra(self) -> str:
-        """What the key of the law says in addition to task and setup."""
+        """The part of the law's key in addition to task and setup."""
         return "-"
 
     @property
@@ -210,8 +210,8 @@ class Workload(Protocol):
     def extra_phases(
         self, job: Job, resolved: Resolved, whole: Sequence[Weight], here: Sequence[Weight]
     ) -> Iterator[ExtraPhase]:
-        """Phases of the job beside training, validation and generation. `whole`: the model's weights; `here`: those
-        that lie on this GPU."""
+        """Phases of the job except training, validation and generation. `whole`: the model's weights; `here`: those on
+        this GPU."""
         return iter(())
 
     def image_generation(
@@ -221,5 +221,5 @@ class Workload(Protocol):
         return None
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
-        """Notes for the user: what is assumed, and which field would state it."""
+        """Notes for the user: each assumption, and the field that would state it."""
         return iter(())

@@ -1,4 +1,4 @@
-"""Optimizer steps: what they keep per parameter, and what they hold for a moment, as torch and bitsandbytes do it.
+"""Optimizer steps: their states per parameter and their temporary tensors, as in torch and bitsandbytes.
 
 Sources: torch/optim/{adam,adamw,sgd,adafactor}.py of 2.13, transformers/optimization.py (Adafactor), bitsandbytes
 optim/{optimizer,ademamix}.py (states of tensors under 4,096 elements stay fp32, min_8bit_size; one fp32 absmax per 256
@@ -21,7 +21,7 @@ BLOCK_8BIT = 256
 
 
 _PLAIN: dict[str, Copies] = {
-    # foreach: the list exp_avg_sq_sqrt; for-loop: the root, the quotient beside it, bound as denom
+    # foreach: the list exp_avg_sq_sqrt; for-loop: the root, and the quotient, assigned to denom
     "adamw": Copies(2, 1, 2, 1),
     "adam": Copies(2, 1, 2, 1),
     "nadam": Copies(2, 1, 2, 1),
@@ -31,7 +31,7 @@ _PLAIN: dict[str, Copies] = {
     "lion": Copies(1, 1, 1, 1),  # the interpolated update, then its sign in place
     "rmsprop": Copies(1, 1, 1, 1),
     "adagrad": Copies(1, 2, 1, 1),  # foreach: the scaled gradients and the roots
-    # z beside the squares; the root alone is made, gradients are divided in place
+    # z in addition to the squares; only the root is made, gradients are divided in place
     "schedule-free-adamw": Copies(2, 1, 1, 1),
     "schedule-free-radam": Copies(2, 1, 1, 1),
     "schedule-free-sgd": Copies(1, 0, 0, 0),  # z
@@ -41,7 +41,7 @@ _PLAIN: dict[str, Copies] = {
 _LOOPS = ("prodigy",)
 # Moments of each element that are kept in 8 bits, with a float32 for 256 of them. AdEMAMix has a slow and a fast mean.
 _QUANTISED = {"adamw-8bit": 2, "lion-8bit": 1, "adamw-fp8": 2, "rmsprop-8bit": 1, "ademamix-8bit": 3}
-# The same in float32 whatever the parameter's dtype, by bitsandbytes' kernels, which hold nothing beside them.
+# The same in float32 whatever the parameter's dtype, by bitsandbytes' kernels, which allocate nothing else.
 _WHOLE = {"adamw-32bit": 2, "lion-32bit": 1, "rmsprop-32bit": 1, "ademamix": 3}
 # Moments of paged optimizers, which lie in unified memory, outside of PyTorch's allocator. Those of tensors that are
 # too small for it stay on the GPU, and so do the scales of 8-bit ones (init_state: absmax1, absmax2).
@@ -145,7 +145,7 @@ def _quantised(elements: int, moments: int) -> tuple[int, ...]:
 
 
 def _paged(elements: int, moments: int, eight: bool) -> tuple[int, ...]:
-    """What stays on the GPU."""
+    """The states that stay on the GPU."""
     if elements < MIN_PAGED_ELEMENTS:
         return _quantised(elements, moments) if eight else (4 * elements,) * moments
     return (4 * moments * math.ceil(elements / BLOCK_8BIT),) if eight else ()

@@ -1,8 +1,8 @@
-"""Writing what communication allocates into a tape: births and deaths before, within and after its blocks.
+"""Adds the memory of communication to a tape: births and deaths before, within and after its blocks.
 
-A tape counts the births of a block; what is written at a block's head comes first and must be as many births in every
-block of the item, so that the other blocks' references stay right. What is written at its tail is only referred to
-from that block. Three items are added: `front` before everything, `turn` before backward, `last` after everything.
+A tape counts the births of a block. Births added at a block's head come first, and every block of the item must get
+the same number, so that references of other blocks stay right. Only the block itself refers to births at its tail.
+Three items are added: `front` before everything, `turn` before backward, `last` after everything.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ Line = Born | Gone | Added | Token
 
 @dataclass(eq=False)
 class Edit:
-    """One item and what is written into each of its blocks."""
+    """One item of the tape, and the events to add to each of its blocks."""
 
     item: TapeItem
     heads: list[list[Line]] = field(default_factory=list)
     tails: list[list[Line]] = field(default_factory=list)
     rewrite: Callable[[Token, int], Sequence[Token]] | None = None
-    """What stands for a token of the tape; the number is a birth's own among the births of its block, else -1."""
+    """The key of a token of the tape; the number is a birth's index among the births of its block, else -1."""
 
     def __post_init__(self) -> None:
         self.heads = [[] for _ in self.item.blocks]
@@ -123,7 +123,7 @@ class Script:
         return [self.front, *self.edits[: self.turn_at], self.turn, *self.edits[self.turn_at :], self.last]
 
     def births(self, edit: Edit, block: int) -> int:
-        """Births of a block's own, without what is written into it."""
+        """The original births of a block, without the added ones."""
         return sum(token.kind == "b" for token in edit.item.blocks[block])
 
     def done(self) -> Tape:

@@ -21,11 +21,11 @@ from preflight.memory.device.parallel.units import Unit, Units, weight_sizes
 
 GATHER, WHOLE, REDUCE = "all-gather", "unsharded weights", "reduce-scatter"
 CAST, GATHERED, UNSHARDED = 0, 1, 2
-"""What is written at the head of a block: the cast (or loaded) shards, what they are gathered into, the weights."""
+"""The events added at the head of a block: cast (or loaded) shards, the buffer of the gather, the weights."""
 
 
 class Sizes:
-    """Bytes of what a unit allocates, under a layout."""
+    """Bytes that a unit allocates, under a layout."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -191,7 +191,7 @@ def _turn(script: Script, sizes: Sizes, units: Units) -> None:
 
 
 def _ahead(sizes: Sizes, unit: Unit | None, at: int) -> list[Line]:
-    """What is gathered before its time, as _gather: version 1 gathers into the weights."""
+    """The prefetched units, as _gather: version 1 gathers into the weights."""
     if not sizes.layout.reshard or not sizes.layout.prefetch:
         unit = None
     cast, gathered, gone = _gather(sizes, unit, at)

@@ -51,7 +51,7 @@ class Layout:
 
     @property
     def groups(self) -> int:
-        """Communicators beside the default one: one per way of cutting that is used together with another."""
+        """Communicators in addition to the default one: one for each of several combined kinds of parallelism."""
         ways = (self.data > 1) + (self.tensor > 1) + (self.pipeline > 1) + (1 < self.shards < self.data)
         return max(0, ways - 1) + (ways > 0)
 

@@ -1,4 +1,4 @@
-"""NCCL's buffers: not in PyTorch's allocator, but in what nvidia-smi shows.
+"""NCCL's buffers: nvidia-smi counts them, PyTorch's allocator does not.
 
 A communicator has, per channel and connection, a buffer of each protocol (NCCL, src/init.cc, computeBuffSizes): LL with
 8 lines x 512 threads x 8 steps x 16 bytes, LL128 with 120 elements x 640 threads x 8 steps x 8 bytes, Simple with 4 MiB
@@ -36,7 +36,7 @@ def communicator_bytes(channels: int, connections: int) -> int:
 def buffers(job: Job, gpu: Gpu | None) -> tuple[int, int, int]:
     """(low, expected, high) bytes on one GPU over all communicators.
 
-    What was measured on a family holds one communicator; each further one adds a ring of the fewest channels at least.
+    A family's measured figure is for one communicator; each further one adds at least a ring of the fewest channels.
     """
     found = layouts(job)
     layout = None if isinstance(found, Unknown) else found.ranks[0]

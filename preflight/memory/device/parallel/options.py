@@ -46,7 +46,7 @@ DTYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16
 DTYPE_OPTIONS = ("param_dtype", "reduce_dtype")
 PREFETCH = ("backward_pre", "backward_post", "none")
 AUTO = "auto"
-"""What Hugging Face's integration replaces by a number of the model's (transformers, integrations/deepspeed.py)."""
+"""Options that Hugging Face's integration computes from the model (transformers, integrations/deepspeed.py)."""
 
 
 class WrongOption(ValueError):
@@ -55,7 +55,7 @@ class WrongOption(ValueError):
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one job, checked; what was not stated has the library's default."""
+    """The checked options of one job, with the library's defaults."""
 
     given: Mapping[str, object]
 
@@ -81,7 +81,7 @@ class Options:
         return self.given.get(name) == AUTO
 
     def dtype(self, name: str) -> int | None:
-        """Bytes per element; None where nothing is stated."""
+        """Bytes per element; None if it is not stated."""
         value = self.given.get(name)
         return None if value is None else DTYPES[str(value)]
 

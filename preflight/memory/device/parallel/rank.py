@@ -1,4 +1,4 @@
-"""One rank of a parallel job: its tape, its dimensions, and what it keeps on its GPU in addition."""
+"""One rank of a parallel job: its tape, its dimensions, and the additional memory on its GPU."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PACKED = 0.5
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank: what an estimate needs to know of it.
+    """One rank, as an estimate needs it.
 
     `rows`: (elements, bytes per element, trainable) of each weight's storage here. `gradients`: bytes of gradients
     between backward and the step, beside `storages`. `owned`: (elements, bytes per element) of what the optimizer steps
-    over here; `step`: what its beginning holds beside each of its waves.
+    over here; `step`: held at its beginning, in addition to each of its waves.
     """
 
     layout: Layout
@@ -54,7 +54,7 @@ class Rank:
 
     def stepped(self, name: str, implementation: str) -> Step | None:
         """This rank's optimizer step; None for an optimizer that is not known. ZeRO steps over one tensor after the
-        other, each with its gradient in fp32 beside it."""
+        other, each together with its gradient in fp32."""
         zero_stage = self.layout.scheme.startswith("zero")
         groups = [[one] for one in self.owned] if zero_stage and self.owned else [list(self.owned)]
         steps = [step(name, implementation, group) for group in groups]

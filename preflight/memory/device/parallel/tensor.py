@@ -30,7 +30,7 @@ LOSS = "parallel loss"
 
 
 def divided(dims: Mapping[str, int], family: Family | None, layout: Layout) -> dict[str, int] | Unknown:
-    """The dimensions of one rank's share, or why the formulas cannot tell what is divided."""
+    """The dimensions of one rank's share, or why the formulas do not show which sizes are divided."""
     ways = layout.tensor
     if ways == 1:
         return dict(dims)

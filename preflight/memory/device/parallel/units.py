@@ -77,12 +77,12 @@ class Units:
 
     root: Unit
     first: Mapping[str, Unit]
-    """Layer 0 of each stack, which may have parameters of its own (T5's relative positions)."""
+    """Layer 0 of each stack, which may have additional parameters (T5's relative positions)."""
     layer: Mapping[str, Unit]
     depth: Mapping[str, int]
 
     def of(self, stack: str, block: int) -> Unit:
-        """The unit of the layer that block 0 to 4 of a tape's pass stands for."""
+        """The unit of the layer that block 0 to 4 of a tape's pass represents."""
         return self.first[stack] if block == 0 else self.layer[stack]
 
     @property

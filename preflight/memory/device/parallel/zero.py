@@ -1,11 +1,11 @@
-"""DeepSpeed's ZeRO: what stages 1 to 3 keep on a rank's GPU, and what their buckets hold while they work.
+"""DeepSpeed's ZeRO: the memory of stages 1 to 3 on a rank's GPU, and of their buckets.
 
 Read from DeepSpeed 0.19, deepspeed/runtime/zero. stage_1_and_2.py (DeepSpeedZeroOptimizer): __init__ (the flat 16-bit
 weights, the fp32 partition), setup_buckets, reduce_ipg_grads, copy_grads_in_partition, step. stage3.py
 (DeepSpeedZeroOptimizer_Stage3): the bucket and the partitions' flat buffer made with the optimizer,
 __avg_scatter_grads, _prepare_fp32_grad_for_sub_group. partitioned_param_coordinator.py: fetch_sub_module,
 __params_to_release.
-The model is cast to 16 bits as a whole: no autocast, and master weights in fp32 beside it, which fp32 models get too.
+The model is cast to 16 bits as a whole: no autocast, and in addition master weights in fp32, which fp32 models get too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OVERLAPPING = 2
 
 @dataclass(frozen=True)
 class Buckets:
-    """Bytes of what a stage allocates for gradients. `bucket`: held while they are reduced; `partition`: what remains
+    """Bytes that a stage allocates for gradients. `bucket`: held while they are reduced; `partition`: what remains
     of them on this rank; `spare`: the copy that reducing one bucket makes; `step`: buffers of the step's beginning."""
 
     bucket: int
@@ -40,7 +40,7 @@ class Buckets:
 
 
 def count(layout: Layout, name: str) -> int:
-    """An option's elements; "auto" stands for what Hugging Face's integration makes of the model's width (transformers,
+    """An option's elements; for "auto", Hugging Face's integration computes them from the model's width (transformers,
     integrations/deepspeed.py, trainer_config_finalize)."""
     width = layout.hidden
     if layout.options.automatic(name) and width:
@@ -88,7 +88,7 @@ def weights(units: Units, layout: Layout) -> list[int]:
 
 
 def _is_cut(size: float, layout: Layout) -> bool:
-    """Whether stage 3 partitions what takes so many bytes per element: parameters, not what belongs to them."""
+    """Whether stage 3 partitions a storage with so many bytes per element: parameters, but not their scales."""
     return size >= 1 or size == layout.packed
 
 

@@ -1,12 +1,12 @@
-"""What convolutions add to a job.
+"""Memory that convolutions add to a job: workspaces, benchmarking, the context.
 
 Workspaces of weight gradients are on the tapes of image models (births marked `c`, preflight.tracer.convolutions), so
-the law and the replay count them like any storage. Here is what does not come from a tape:
+the law and the replay count them like any storage. This module has the memory that is not on a tape:
 
 - `benchmarks`: with `torch.backends.cudnn.benchmark` every new shape tries all algorithms and then gives the whole
   cache back (ATen/native/cudnn/Conv_v8.cpp, emptyCache after benchmarking), so the first iteration leaves other blocks
-  behind than a plain one; `Replay.run` does the same. What is tried in between is larger than what is used, but lies
-  in moments when little else is alive; where it does not, the interval's upper end has it.
+  behind than a plain one; `Replay.run` does the same. The workspaces that are tried are larger than those
+  in use, but are there when little else is alive; otherwise the interval's upper end has them.
 - `context`: cuDNN's kernels. With lazy loading only those that run are loaded; without it, all of them.
 """
 
@@ -29,11 +29,11 @@ nvidia-smi showed in 3,000 trainings of small perceptrons without a convolution 
 mlp_data_step1), less the 22 MiB of segments that their tensors and cuBLAS' workspaces take. V100: 1,343 MiB with CUDA
 11.2."""
 EAGER_CUDNN = 294 * MIB
-"""What cuDNN's kernels add where all are loaded: nvidia-smi less the replay's reserved bytes, median over 93 timm
+"""Memory of cuDNN's kernels if all are loaded: nvidia-smi less the replay's reserved bytes, median over 93 timm
 models at batch 8 on that same A100 (1,715 MiB; 1,715 with a patch embedding alone, 1,725 with many convolutions), less
 the above."""
 SLACK = 50 * MIB
-"""Above the eager figure: what differs from model to model, nine of ten."""
+"""Above the figure with all kernels loaded: the difference between models, nine of ten."""
 LAZY_TORCH, LAZY_CUDA = (1, 13), (11, 7)
 """First versions that load kernels when they run (pytorch#86509; CUDA programming guide, "Lazy Loading"; the driver
 must know it as well)."""
@@ -55,7 +55,7 @@ class Convolutions(Effect):
         return Interval(min(found.low, other.low), found.expected, max(found.high, other.high))
 
     def notes(self, prepared: PreparedJob) -> Iterator[str]:
-        """What the expected context assumes, where no setting decides it."""
+        """A note about the assumption of the expected context, if no setting decides it."""
         eager = prepared.job.machine.context is None and _is_eager(prepared.job, prepared.gpu)
         if eager and prepared.resolved.workload.image_loop:
             yield (
@@ -76,9 +76,9 @@ def benchmarks(job: Job, resolved: Resolved) -> bool:
 def context(job: Job, gpu: Gpu | None, plain: Interval) -> Interval:
     """Context of a process that runs convolutions, given that of one whose kernels are loaded as they run.
 
-    Nobody states how kernels are loaded, so all of it is possible. Where it was measured on the GPU's generation, the
-    figure for all kernels is expected, unless the versions say otherwise: every table of image models that could be
-    found was measured so, and it is on the safe side. Elsewhere the plain one is, and the rest lies in the interval.
+    No file states how kernels are loaded, so the interval has both cases. If the figure for all kernels was measured on
+    the GPU's generation, it is expected, unless the versions say otherwise: every table of image models that we found
+    was measured so, and it is on the safe side. On other GPUs the plain figure is expected.
     """
     known = EAGER.get(gpu.compute_capability) if gpu is not None else None
     others = plain.expected - gpu.context[1] if gpu is not None else 0  # NCCL's

@@ -38,15 +38,15 @@ class Effect(Protocol):
     ask every effect (`effects.EFFECTS`). An effect must tell the replay and the bound the same."""
 
     def before(self, prepared: PreparedJob) -> Iterator[Passage]:
-        """What comes before the first step."""
+        """The events before the first step."""
         return iter(())
 
     def after(self, prepared: PreparedJob) -> Iterator[Passage]:
-        """What comes after the last step."""
+        """The events after the last step."""
         return iter(())
 
     def step(self, prepared: PreparedJob, segment: Segment, dims: Mapping[str, int]) -> Segment:
-        """The step at dimensions, with what the effect adds to it."""
+        """The step at dimensions, with the additions of the effect."""
         return segment
 
     def raised(self, prepared: PreparedJob, peak: int) -> int:
@@ -58,11 +58,11 @@ class Effect(Protocol):
         return False
 
     def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
-        """The interval of reserved bytes, with what the effect changes."""
+        """The interval of reserved bytes, with the changes of the effect."""
         return found
 
     def wider(self, prepared: PreparedJob) -> tuple[float, float]:
-        """What widens intervals below and above, as fractions."""
+        """By how much intervals are wider, below and above, as fractions."""
         return 0.0, 0.0
 
     def notes(self, prepared: PreparedJob) -> Iterator[str]:

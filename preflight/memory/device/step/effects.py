@@ -1,4 +1,4 @@
-"""All effects: what a job may allocate or do in addition to the tape of its law, in the order that they are asked."""
+"""All effects: memory and events of a job in addition to the tape of its law, in the order in which they apply."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CUBLAS_WORKSPACE = 8 * MIB + 128 * 1024
 CUBLAS_WORKSPACE_HOPPER = 32 * MIB
 
 PREFETCHED = 2.25
-"""Batches beside the one in use under timm's PrefetchLoader: the one before, which the loop still names, the next in
+"""Batches under timm's PrefetchLoader except the one in use: the one before, which the loop still names, the next in
 fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""
 NAMED_STILL = 1
-"""Batches beside the one in use in a plain loop: the one before, until the loop's variable is assigned anew."""
+"""Batches in a plain loop except the one in use: the one before, until the loop's variable is assigned again."""
 
 
 def workspaces(gpu: Gpu | None) -> tuple[int, int]:
@@ -42,7 +42,7 @@ class WholeCheckpoint(Effect):
 
 
 class KeptStorages(Effect):
-    """What communication, sharded optimizers and other models keep on the GPU throughout."""
+    """The memory that communication, sharded optimizers and other models keep on the GPU throughout."""
 
     def before(self, prepared: PreparedJob) -> Iterator[Passage]:
         for each in prepared.rank.storages:
@@ -84,4 +84,4 @@ EFFECTS: tuple[Effect, ...] = (
     Convolutions(),
     VaryingLengths(),
 )
-"""Another effect is a class that says what it holds, and a row."""
+"""To add an effect, write its class and add a row."""

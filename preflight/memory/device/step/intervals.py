@@ -1,9 +1,9 @@
 """Intervals of an estimate: how far each tier may lie below and above the expected bytes, as fractions.
 
-The widths are what nine in ten of the measured runs of docs/accuracy.md need whose setup is wholly stated
-(`python -m benchmarks.accuracy`, "calibration", which also shows them with each source left out). What is known to be
-harder widens them. Over all rows of the table fewer are inside (allocated: 60 to 75 %), because of runs whose source
-does something that no Job says.
+With these widths nine in ten of the measured runs of docs/accuracy.md with a completely stated setup are inside
+(`python -m benchmarks.accuracy`, "calibration", which also shows them with each source left out). Jobs that are harder
+to estimate have wider intervals. Over all rows of the table fewer are inside (allocated: 60 to 75 %), because the
+source of some runs does things that no Job field states.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ALLOCATED = (0.03, 0.045)
 RESERVED = (0.04, 0.07)
 """Which cached block serves a request depends on details of timing that no tape has."""
 ROUNDED = 0.04
-"""What reserved is usually above requested: blocks of 512 bytes and 2 MiB segments, and what is cached at the peak."""
+"""Reserved minus requested, usually: blocks of 512 bytes, segments of 2 MiB, and cached blocks at the peak."""
 SHARDED = (0.10, 0.15)
 COMPILED = (0.30, 0.10)
 """Inductor recomputes and fuses: it mostly saves, and sometimes adds (max-autotune workspaces)."""
@@ -32,7 +32,7 @@ UNMEASURED = (0.06, 0.15)
 
 
 def widen(job: Job, convolutional: bool, sharded: bool, fused: bool = False) -> tuple[float, float]:
-    """What comes on top of a tier's own interval, by what is hard about the job.
+    """How much wider a tier's interval is, by the properties that make a job hard to estimate.
     `fused`: the compiled step has a law."""
     below = above = 0.0
     for hard, (less, more) in (

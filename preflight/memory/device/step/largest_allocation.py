@@ -21,7 +21,7 @@ _OF_BOXES = {"k": "sides of 32 pixels", "V": "classes", "o": "boxes"}
 
 
 def largest_allocation(prepared: PreparedJob, beside: tuple[Phase, ...]) -> LargestAllocation | None:
-    """The largest storage that one operation asks for, over training and what runs beside it."""
+    """The largest storage that one operation requests, in training and in the other phases."""
     found = _in_tape(prepared.laws.made.tape, prepared.dims)
     for phase in beside:
         other = _in_tape(phase.tape, phase.dims)

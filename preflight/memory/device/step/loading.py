@@ -1,4 +1,4 @@
-"""Loading weights onto the GPU, and what that leaves in the allocator's cache.
+"""Loading weights onto the GPU, and the cached blocks that loading leaves.
 
 Weights that will be quantised arrive in 16 bits, one after the other, are quantised there, and the 16-bit storage is
 freed: PyTorch keeps it (transformers, quantizers/quantizer_bnb_4bit.py; bitsandbytes, Params4bit._quantize). k-bit

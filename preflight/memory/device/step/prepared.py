@@ -32,11 +32,11 @@ class PreparedJob:
     buffers: int
     optimizer: Step
     rank: Rank
-    """What lies on this GPU, where several share the job."""
+    """The share of this GPU, if several share the job."""
     peers: tuple[PreparedJob, ...] = ()
     """Other ranks of the job that may be fuller (the last stage of a pipeline)."""
     alternatives: tuple[PreparedJob, ...] = ()
-    """What the job may be as well, where no setting decides between them."""
+    """Other possible forms of the job, if no setting decides between them."""
     notes: tuple[str, ...] = ()
     compiled: bool = False
     """The law is that of a compiled step."""
@@ -75,7 +75,7 @@ class PreparedJob:
 
     @property
     def outputs_kept(self) -> bool:
-        """Whether the program's names keep what the model returned through backward."""
+        """Whether the program's variables keep the model's outputs through backward."""
         return self.job.train.outputs_kept in ("step", "loop")
 
     @property

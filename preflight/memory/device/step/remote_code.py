@@ -1,4 +1,4 @@
-"""Models of remote code: what they allocate in addition to the law that is used for them."""
+"""Models of remote code: memory that they allocate in addition to the law that is used for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOGITS, _TEMPORARY = ALL_PARTS.index("logits"), ALL_PARTS.index("temporary")
 
 
 class RemoteCode(Effect):
-    """What a model's own code allocates in addition to the law that is used for it."""
+    """Memory that a model's own code allocates in addition to the law that is used for it."""
 
     def before(self, prepared: PreparedJob) -> Iterator[Passage]:
         found = held(prepared.resolved, prepared.dims)

@@ -26,7 +26,7 @@ _FROM_LAW = tuple(_PART[name] for name in PARTS)
 
 @dataclass
 class Replayed:
-    """Peaks in bytes; `parts` (keys: ALL_PARTS): what was allocated at the peak; `phases`: allocated peak of each."""
+    """Peaks in bytes; `parts` (keys: ALL_PARTS): allocated bytes at the peak; `phases`: allocated peak of each."""
 
     allocated: int
     reserved: int
@@ -134,7 +134,7 @@ def _ordered(events: Iterable[tuple[str, str, int]]) -> Order:
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase beside the training steps: its peak by the law, and its tape at `dims`. `kept`: bytes of the logits
+    """A phase other than training: its peak by the law, and its tape at `dims`. `kept`: bytes of the logits
     accumulated over the evaluation set; `kept_again`: of the copy that joining the last batch to them makes."""
 
     name: str
@@ -153,7 +153,7 @@ class Phase:
 
 
 class Recording(Protocol):
-    """What is recorded of every event of a replay: bytes, `parts` in the order of ALL_PARTS."""
+    """The record of one event of a replay: bytes, `parts` in the order of ALL_PARTS."""
 
     def note(self, phase: str, allocated: int, reserved: int, parts: Sequence[int]) -> None: ...
 
@@ -204,8 +204,8 @@ class Replay:
 
     def run(self, segment: Segment, accumulated: bool = False, benchmarking: bool = False) -> None:
         """One step. `accumulated`: gradients exist already, so new ones die when they are added. `benchmarking`: cuDNN
-        tries its algorithms before each convolution and gives the cache back. What the model returned before, if it is
-        still held, goes when it returns anew."""
+        tries its algorithms before each convolution and gives the cache back. Outputs of the step before
+        that are still held are freed when the model returns again."""
         blocks: list[Block | None] = [None] * len(segment.sizes)
         for phase, kinds, numbers in segment.order:
             if self._outputs and phase in (RETURNED, "backward"):
@@ -221,7 +221,7 @@ class Replay:
                 self._gradients.append((block, part))
             elif KEPT & {*segment.marks[birth]} and block.size:
                 self._outputs.append((block, part, segment.marks[birth]))
-            else:  # what a phase leaves behind
+            else:  # storages that a phase leaves
                 self.live[part] -= block.size
                 self.allocator.free(block)
 
@@ -235,7 +235,7 @@ class Replay:
         accumulated: bool,
         _: bool,
     ) -> None:
-        """Events of one phase that nobody watches: what is live at a peak is looked at when something dies after it."""
+        """Events of one phase without a watcher: the live storages of a peak are recorded when one dies after it."""
         allocator, live, sizes, parts = self.allocator, self.live, segment.sizes, segment.parts
         malloc, free = allocator.malloc, allocator.free
         top, risen = self.phases.get(phase, 0), False
@@ -294,7 +294,7 @@ class Replay:
         self._note("optimizer")
 
     def forget_outputs(self, marks: Iterable[str] = KEPT) -> None:
-        """Frees what the model returned, and the loss: their names are bound anew, or go out of scope."""
+        """Frees the model's outputs and the loss: their names are assigned again, or go out of scope."""
         self.drop([(block, part) for block, part, mark in self._outputs if {*marks} & {*mark}])
         self._outputs = [kept for kept in self._outputs if not {*marks} & {*kept[2]}]
 

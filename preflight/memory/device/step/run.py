@@ -53,7 +53,7 @@ def replayed(
     left = [passage for effect in EFFECTS for passage in effect.after(prepared)]
     for passage in left:
         _pass(replay, passage)
-    if any(passage.kept for passage in left):  # training goes on beside it
+    if any(passage.kept for passage in left):  # training continues with it on the GPU
         replay.run(segments[-1], accumulated=prepared.in_backward or prepared.zeros_stay)
     return replay.result()
 
@@ -119,7 +119,7 @@ def requested_peak(prepared: PreparedJob, beside: Sequence[Phase] = (), smooth: 
 
 
 def _micro(prepared: PreparedJob, gradients: int, smooth: bool) -> int:
-    """The peak of forward and backward over a micro-batch, above what is there throughout."""
+    """The peak of forward and backward over a micro-batch, above the storages that are always there."""
 
     def peak(accumulating: bool, kept: bool, phases: frozenset[str] | None = None) -> int:
         return prepared.laws.reading(accumulating, kept).peak(prepared.dims, phases, smooth).bytes
@@ -139,7 +139,7 @@ def requested_by_libraries(prepared: PreparedJob) -> int:
 
 
 class Recorder:
-    """Records what a replay has allocated after every event, while `on`."""
+    """Records the allocated bytes of a replay after every event, while `on`."""
 
     def __init__(self) -> None:
         self.moments: list[Moment] = []

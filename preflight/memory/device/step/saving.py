@@ -4,8 +4,8 @@ Writing one takes nothing as a rule: torch.save copies storages to the host one 
 that sharding cut up, when every parameter is gathered on each GPU at once (`train.saves`: gathered; FSDP's
 FULL_STATE_DICT without CPU offload). And bitsandbytes 0.38's int8 layers, whose `_save_to_state_dict`
 (bitsandbytes/nn/modules.py) puts each weight into rows again on the GPU for the dictionary, and leaves the layer with
-a clone of its weight beside the one that it computes with: one copy more for good, and another while the dictionary
-lives.
+a clone of its weight in addition to the one that it computes with: one copy more for good, and another while the
+dictionary lives.
 
 Reading one: see `train.resumes` in docs/design-notes.md. Until torch 2.1 an optimizer deep-copied the states that it
 was given (torch/optim/optimizer.py, load_state_dict); since then they become its own.
@@ -31,7 +31,7 @@ class Checkpoints(Effect):
     """Checkpoints that a job resumes from, and those that it writes."""
 
     def before(self, prepared: PreparedJob) -> Iterator[Passage]:
-        """What is on the GPU beside the model when training begins from a checkpoint."""
+        """Storages on the GPU in addition to the model when training begins from a checkpoint."""
         how = prepared.job.train.resumes
         taken_over = (release(prepared.job.software.get("torch")) or NEWEST) >= SHALLOW
         states = prepared.optimizer.states
@@ -48,7 +48,7 @@ class Checkpoints(Effect):
             yield Passage("resume", "weights", passing=(*bound, *states))
 
     def after(self, prepared: PreparedJob) -> Iterator[Passage]:
-        """What writing a checkpoint takes."""
+        """The memory of writing a checkpoint."""
         doubled = tuple(_doubled(prepared))
         whole: tuple[int, ...] = ()
         if prepared.job.train.saves == "gathered" and prepared.rank.layout.sharded:

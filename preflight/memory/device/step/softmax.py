@@ -57,7 +57,7 @@ def inputs(segment: Segment, dims: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def doubled(segment: Segment, dims: Mapping[str, int]) -> Segment:
-    """A step in which the scores live beside what softmax makes of them."""
+    """A step in which the scores live at the same time as the result of softmax."""
     sizes = list(segment.sizes)
     for birth in inputs(segment, dims):
         sizes[birth] *= 2

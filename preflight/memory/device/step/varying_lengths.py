@@ -1,4 +1,4 @@
-"""Batches of varying lengths: what the caching allocator keeps of shorter ones, from a replay of some before the
+"""Batches of varying lengths: cached blocks of shorter batches, from a replay of some before the
 longest.
 
 A block that a shorter batch left is too small for a longer one, and only in part taken by a shorter one. So where a
@@ -26,7 +26,7 @@ _LENGTHS = ("s", "t")
 
 
 class VaryingLengths(Effect):
-    """What batches of other lengths leave in the allocator's cache."""
+    """Cached blocks that batches of other lengths leave in the allocator."""
 
     def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
         batches = earlier(prepared.job, prepared.dims)

@@ -66,7 +66,7 @@ class Denoiser(OwnStep):
     image: int | None = None
     """Pixels of a side, of models whose law is of one size."""
     controlled: bool = False
-    """Whether a ControlNet beside it is what is trained."""
+    """Whether a ControlNet is trained instead of the denoiser."""
 
     @classmethod
     def knows(cls, asked: Asked) -> bool:
@@ -196,7 +196,7 @@ def is_denoiser(architecture: str) -> bool:
 
 
 def file_of(architecture: str, config: Config) -> str:
-    """The name of a model's law file: its class and what its config says beyond the class's defaults."""
+    """The name of a model's law file: its class, and the config values that differ from the class's defaults."""
     defaults = data()["defaults"].get(architecture, {})
     drop = NO_VALUES if architecture not in FIXED_SIZE else NO_VALUES[1:]
     own = {k: v for k, v in config.items() if k not in drop and not k.startswith("_") and v != defaults.get(k)}

@@ -3,8 +3,8 @@
 The modules are in tracer/reimplementations/detectors.py.
 
 Known are Faster R-CNN, Mask R-CNN, RetinaNet and RPN on a ResNet or ResNeXt with a feature pyramid; of detectron2 also
-its C4 and DC5 bodies and cascades. What else those libraries have is refused by name: keypoint and panoptic heads too,
-whose re-implementations came out a fifth below what the zoo measured, for no reason that was found.
+its C4 and DC5 bodies and cascades. Other models of those libraries are refused by name, also keypoint and panoptic
+heads: their re-implementations were a fifth below the zoo's measurements, for an unknown reason.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "mpnet": {**_BASE, "vocab_size": 30527, "max_position_embeddings": 514},
     "electra": {}, "distilbert": {}, "albert": {}, "modernbert": {}, "deberta-v2": {},
 }  # fmt: skip
-"""Encoders of texts, and what decides the tape of those with laws of any depth: published checkpoints' values."""
+"""Text encoders, and the config values that decide the tape of those with laws of any depth (published checkpoints)."""
 SAME_EVENTS = {"xlm-roberta": "roberta", "camembert": "roberta"}
 STACKED = ("bert", "roberta", "mpnet")
 STACK = "encoder.layer"
 PAIR = 2
 """Texts of a sample where it is not stated: an anchor and a positive."""
 FREE = ("vocab_size", "num_hidden_layers")
-"""What a law is a function of."""
+"""The dimensions of a law."""
 
 
 @dataclass(frozen=True)

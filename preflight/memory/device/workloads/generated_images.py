@@ -72,14 +72,14 @@ def loaded(job: Job, model: str, whole: Sequence[Weight], here: Sequence[Weight]
 
 
 def _widened(job: Job, here: Sequence[Weight]) -> tuple[int, ...]:
-    """What casting the trained model's 16-bit weights to fp32 in place adds."""
+    """Memory that is added when the trained model's 16-bit weights are cast to fp32 in place."""
     if job.train.saved_as != "fp32":
         return ()
     return tuple(2 * n for n, each, _ in here if each == 2)
 
 
 def saving(job: Job, here: Sequence[Weight]) -> Iterator[ExtraPhase]:
-    """What saving the model takes."""
+    """Memory of saving the model."""
     for taken in (_copied(job, here), _widened(job, here)):
         if taken:
             yield ExtraPhase("save", loaded=taken)
@@ -95,7 +95,7 @@ def _copied(job: Job, here: Sequence[Weight]) -> tuple[int, ...]:
 
 
 def notes(job: Job, model: str) -> Iterator[str]:
-    """What is assumed about the images that a job generates."""
+    """Notes about assumptions for the images that a job generates."""
     if job.validation.generates and job.validation.loads is None:
         names = ", ".join(loads(job, model)) or "nothing"
         yield (

@@ -61,7 +61,7 @@ class ImageModel(Workload):
             return setup
         image = train.image_size or int(asked.config.get("image_size", usual_size(target)))
         kwargs = {k: v for k, v in (asked.job.model.kwargs or {}).items() if k not in VALUES_ONLY}
-        # What the user says is believed where it can be traced; shipped laws are of scaled_dot_product_attention.
+        # The user's setting is used if it can be traced; shipped laws are of scaled_dot_product_attention.
         written_out = train.attention in ("eager", "math") and can_trace(asked.tracing)
         attention = "math" if written_out else "sdpa"
         setup = replace(without_mask(setup), attention=attention, channels_last=bool(train.channels_last))

@@ -2,7 +2,7 @@
 
 Each function takes a model's config and the side of a square image in pixels (None: not stated) and says what one image
 is: how long each run of placeholders is, and the shapes of what goes with it. Sources are the image processors and
-processors of transformers 5 (models/<name>/image_processing_*.py, processing_*.py), named beside each.
+processors of transformers 5 (models/<name>/image_processing_*.py, processing_*.py), named at each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Feed: TypeAlias = "dict[str, Any]"
 
 @dataclass(frozen=True)
 class Image:
-    """One image of a sample: `tokens` that stand for it, and its share of the model's inputs. The first number of a
+    """One image of a sample: its `tokens`, and its share of the model's inputs. The first number of a
     feed's shape counts images, tiles or patches of one image."""
 
     tokens: int

@@ -104,7 +104,7 @@ def litgpt(job: Job, architecture: str, config: Config) -> dict[str, Any] | None
     for litgpt's.
 
     `config`: transformers' keys. A grouped projection of both queries and values under one name of transformers
-    (query_key_value, qkv_proj) stands for litgpt's default of those two.
+    (query_key_value, qkv_proj) means litgpt's default of those two.
     """
     architecture = architecture.replace("_", "-")
     alone = job.parallel.strategy in ("none", "ddp") and not job.train.gradient_checkpointing
@@ -156,7 +156,7 @@ def switches(targets: Sequence[str] | None) -> list[str]:
     found = []
     for part in ("query", "key", "value", "projection", "mlp", "head"):
         modules = {module for family in PARTS.values() for module in family[part]}
-        if part == "key":  # a grouped projection stands for litgpt's default, which is the other two
+        if part == "key":  # a grouped projection means litgpt's default, which is the other two
             modules -= {module for family in PARTS.values() for module in family["query"]}
         if modules & set(targets) or part in targets:
             found.append(part)

@@ -32,7 +32,7 @@ class OwnStep(Workload, Protocol):
         }
 
     def told(self) -> dict[str, Any]:
-        """What the tracer's module needs beside these."""
+        """Further fields that the tracer's module needs."""
         return {}
 
 

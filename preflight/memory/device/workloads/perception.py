@@ -1,8 +1,8 @@
 """Models of transformers for images, video and sound: resolving a job that trains one, by its class.
 
 Which class is trained: the one that `model.config.architectures` names, else that of the task, else the usual one of
-the architecture. Lengths that a batch has beside its size are Job's: `image_size` (the shorter side of detectors),
-`seq_len` (tokens; samples of sound), `target_len` (labels; objects of one image), `text_len` (text beside an image).
+the architecture. Other lengths of a batch are fields of the Job: `image_size` (the shorter side of detectors),
+`seq_len` (tokens; samples of sound), `target_len` (labels; objects of one image), `text_len` (text of an image).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from preflight.vocabulary.values import Cause, Unknown, missing
 UNIT = 64
 """Pixels of an image's side that `u` counts, in laws of every side."""
 OBJECTS = 93
-"""The most that an image of COCO's train2017 holds: what a batch is taken to have where train.target_len is absent."""
+"""The maximum of objects in an image of COCO's train2017: the default of train.target_len."""
 FIRST_STEP = "denoised-boxes"
 """The recipe of models that keep anchors and positions of their first step (RT-DETR, D-FINE: lru_cache)."""
 SAM_FROZEN = ("vision_encoder", "prompt_encoder")

@@ -1,4 +1,4 @@
-"""Classes of transformers for images, video and sound, and what a batch of each needs (`tracer.perception_batches`).
+"""Classes of transformers for images, video and sound, and the inputs of a batch of each (`tracer.perception_batches`).
 
 Facts of transformers 5: names of classes, and the defaults of their configurations and processors.
 """
@@ -119,7 +119,7 @@ WITH_OBJECTS = tuple(recipe for recipe, needs in NEEDS.items() if "objects" in n
 HEARD = ("sound", "sound-ctc", "features", "features-ctc")
 PADDED = ("padded-boxes", "documents", "classified-document", "texts-and-images", "pairs", "heard-pairs", "features",
           "features-ctc", "spoken")  # fmt: skip
-"""Recipes with a mask of what is padding."""
+"""Recipes with a padding mask."""
 PROMPTED = ("sam",)
 SIDED = ("segformer",)
 """Architectures whose laws hold at every side that 64 pixels divide."""
@@ -128,9 +128,9 @@ WITHOUT_CONVOLUTIONS = (
     "vision-encoder-decoder", "layoutlmv3", "blip", "git", "altclip", "chinese-clip", "clap", "yolos",
     "audio-spectrogram-transformer", "speecht5",
 )  # fmt: skip
-"""Architectures whose only convolutions make patches, or are small beside the rest."""
+"""Architectures whose only convolutions make patches, or are small compared with the rest."""
 SHORTEST, LONGEST = 800, 1333
-"""Sides that processors of DETR and its kin resize images to."""
+"""Sides to which processors of DETR and similar models resize images."""
 OBLONG = ("detr", "conditional-detr", "deformable-detr", "table-transformer", "dab-detr")
 USUAL_IMAGE = 224
 IMAGES: Mapping[str, int] = {
@@ -139,7 +139,7 @@ IMAGES: Mapping[str, int] = {
     "maskformer": 512, "mask2former": 512, "dpt": 384, "sam": 1024, "blip": 384, "align": 289, "beit": 224,
     "vision-encoder-decoder": 384,
 }  # fmt: skip
-"""Sides that processors of these models make where nothing is said (maskformer, mask2former: ADE20K's checkpoints)."""
+"""Default sides of these models' processors (maskformer, mask2former: ADE20K's checkpoints)."""
 FRAMES = {"videomae": 16, "timesformer": 8, "vivit": 32}
 TEXTS = {"altclip": 77, "chinese-clip": 52, "align": 64, "clap": 77}
 """Tokens that processors pad a text to."""
@@ -177,7 +177,7 @@ def classes(config: Mapping[str, Any]) -> int:
 
 
 def usual(architecture: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a class needs of its config and has no default for."""
+    """Config keys without a default that a class needs."""
     if architecture in ("beit", "data2vec-vision"):  # configs of the published checkpoints
         return {"out_indices": [3, 5, 7, 11] if config.get("num_hidden_layers", 12) == 12 else [7, 11, 15, 23]}
     if architecture in ("wav2vec2-bert", "wav2vec2-conformer"):

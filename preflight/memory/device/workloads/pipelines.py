@@ -1,7 +1,7 @@
 """The pipelines of published denoisers: the frozen models on the GPU in addition to the denoiser.
 
 The VAE and the text encoders of a pipeline are frozen: on the GPU they are weights only. Facts of published
-models are in denoisers.json: counts, what diffusers' example scripts leave on the GPU, and in which dtype.
+models are in denoisers.json: counts, which models diffusers' example scripts keep on the GPU, and their dtypes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def companions(job: Job, model: str) -> tuple[Companion, ...] | Unknown:
         for name in names:
             if name not in known:
                 return Unknown(
-                    f"{field}: the size of {name} beside {model} is not known (known: {', '.join(known) or 'none'})",
+                    f"{field}: the size of {name} for {model} is not known (known: {', '.join(known) or 'none'})",
                     Cause.not_modelled,
                 )
     if job.train.companions is not None:

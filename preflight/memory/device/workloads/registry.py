@@ -41,7 +41,7 @@ KINDS: tuple[type[Workload], ...] = (
 
 
 _STATED = ("knows", "resolve", "wire", "filed")
-"""What `Workload` leaves to each kind."""
+"""The methods that each kind of `Workload` must define."""
 
 
 def kinds() -> tuple[type[Workload], ...]:

@@ -24,7 +24,7 @@ SAME_CODE = {"xlm-roberta": "roberta", "mistral": "llama", "camembert": "roberta
 FUSED = (0.0, 0.03)
 """q, k and v, or gate and up, in one product: Phi-3's law against Llama's at one set of dimensions asks for 0 to 3.1 %
 more over full training and LoRA, plain and mixed, with and without checkpointing
-(tests/memory/device/workloads/test_remote_code.py). A bias beside them changes nothing: Qwen2's law against Llama's."""
+(tests/memory/device/workloads/test_remote_code.py). An additional bias changes nothing: Qwen2's law against Llama's."""
 NEAR = (0.10, 0.06)
 """Where norms or the feed-forward network are of another make: LayerNorm for RMSNorm is 6 to 9 % of the activations."""
 

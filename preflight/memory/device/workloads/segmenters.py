@@ -1,5 +1,5 @@
-"""Segmenters of torchvision and segmentation_models_pytorch, and torchvision's models of clips: what their law is filed
-under. A law is a function of the batch, and of the image's side where 64 pixels divide it."""
+"""Segmenters of torchvision and segmentation_models_pytorch, and torchvision's models of clips: the key of their
+law. A law is a function of the batch, and of the image's side where 64 pixels divide it."""
 
 from __future__ import annotations
 

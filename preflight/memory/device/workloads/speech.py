@@ -33,9 +33,9 @@ DEFAULTS: Mapping[str, Any] = {
     "conv_bias": False, "num_conv_pos_embeddings": 128, "num_conv_pos_embedding_groups": 16,
     "do_stable_layer_norm": False, "use_weighted_layer_sum": False, "classifier_proj_size": 256, "add_adapter": False,
 }  # fmt: skip
-"""What decides a tape, with the defaults of Wav2Vec2Config (HubertConfig's and WavLMConfig's are the same)."""
+"""Config keys that decide a tape, with the defaults of Wav2Vec2Config (the same in HubertConfig and WavLMConfig)."""
 ADAPTED = ("q_proj", "v_proj")
-"""Where adapters stand when nothing is said (peft, TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING)."""
+"""Default targets of adapters (peft, TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING)."""
 FROZEN = "feature_encoder"
 
 
@@ -90,7 +90,7 @@ class Speech(OwnStep):
 
     @property
     def _said(self) -> dict[str, Any]:
-        """What the config says of DEFAULTS' keys."""
+        """The config's values of DEFAULTS' keys."""
         said = {key: self.config.get(key, default) for key, default in DEFAULTS.items()}
         return {key: bool(value) if key.endswith("dropout") else value for key, value in said.items()}
 

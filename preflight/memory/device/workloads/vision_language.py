@@ -1,6 +1,6 @@
-"""Models of images and text (LLaVA, Qwen2-VL, PaliGemma, Idefics, Gemma 3 and others): what their law is looked up by.
+"""Models of images and text (LLaVA, Qwen2-VL, PaliGemma, Idefics, Gemma 3 and others): the key of their law.
 
-`train.seq_len` counts all tokens of a sample, those that stand for its `train.images` images among them. A law is a
+`train.seq_len` counts all tokens of a sample, also those of its `train.images` images. A law is a
 function of the batch and the length, for one size of images. Layers of the text and of the tower are extended from a
 few where they are alike; where they differ (sliding windows, cross attention, features that are fed in deep) the model
 is traced whole.
@@ -28,9 +28,9 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 FREE = ("b", "s")
-"""What a traced law is a function of; a shipped one of the rank of adapters too."""
+"""The dimensions of a traced law; a shipped law has the rank of adapters too."""
 GRAIN = 32
-"""Tokens that lengths of traces are multiples of: what kernels round to."""
+"""Lengths of traces are multiples of this number of tokens, to which kernels round."""
 SPELLINGS = {"blip_2": "blip-2"}
 """Architectures whose name in a config has another spelling."""
 NOT_OF_A_MODEL = ("model_type", "architectures", "torch_dtype", "dtype", "transformers_version", "auto_map",
@@ -58,7 +58,7 @@ PARTS = {
     "projector": "projector multi_modal_projector mm_projector merger visual.merger connector aligner qformer",
     "language": "language language_model llm text_model model.language_model lm",
 }
-"""What `train.frozen` may call a part, beside `visual` (Qwen's tower with its merger)."""
+"""Names of parts in `train.frozen`, in addition to `visual` (Qwen's tower with its merger)."""
 _NAMED: dict[str, tuple[str, ...]] = {name: (part,) for part, names in PARTS.items() for name in names.split()}
 _NAMED |= {"visual": ("vision", "projector")}
 FREEZES_TOWER = "liuhaotian/"
@@ -76,7 +76,7 @@ class VisionLanguage(OwnStep):
     images: int
     """Images of a sample."""
     side: int | None
-    """What train.image_size says."""
+    """The side of `train.image_size`."""
     varlen: bool
     """Whether padding is taken out before attention."""
     mask: bool
@@ -260,7 +260,7 @@ def frozen_parts(job: Job) -> tuple[str, ...] | Unknown:
 
 
 def is_open(job: Job) -> bool:
-    """Whether it is stated nowhere what is trained: no parts are named, and no adapters decide."""
+    """Whether the trained parts are not stated: no parts are named, and there are no adapters."""
     adapted = job.train.peft.method not in (None, "none")
     return not adapted and "frozen" not in job.train.model_fields_set and not frozen_parts(job)
 
@@ -308,7 +308,7 @@ def at_depth(config: Config, depths: Sequence[Depth], layers: int) -> dict[str, 
 
 
 def _with_logits(tape: Tape, vocabulary: int) -> Tape:
-    """The tape with the vocabulary named in what has a number for each token and word, in 16 or 32 bits."""
+    """The tape, where sizes with a number for each token and word (16 or 32 bits) name the vocabulary."""
     widths = {Fraction(width * vocabulary): width for width in (2, 4)}
 
     def named(size: Size) -> Size:

@@ -23,7 +23,7 @@ from preflight.vocabulary.values import Cause, Unknown
 GRAIN = 32
 """Pixels that sides are multiples of: the largest stride (utils/checks.py, check_imgsz rounds up to it)."""
 IMAGE, IMAGE_OF_CLASSIFIERS = 640, 224
-"""imgsz of cfg/default.yaml; what the package's classifiers are trained at."""
+"""imgsz of cfg/default.yaml, and the size at which the package's classifiers are trained."""
 CLASSES = {"detect": 80, "segment": 80, "pose": 1, "classify": 1000}
 """Of the data sets that the published weights are from: COCO, its persons, ImageNet."""
 BOXES = 29
@@ -104,7 +104,7 @@ class Yolo(OwnStep):
         return (*workspaces, Storage(sum(round(n * each) for n, each, _ in rows) + buffers, "weights"))
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:
-        """What the data may make of the job."""
+        """The jobs that the data may lead to."""
         if _open(job, resolved) is not None:
             yield _with(job, FEWEST, 1)
             yield _with(job, MOST, resolved.lengths["V"])
@@ -139,7 +139,7 @@ def config_of(target: str, classes: int | None = None) -> dict[str, Any] | None:
 
 
 def _open(job: Job, resolved: Resolved) -> str | None:
-    """What the data decide and no setting states; None where all is stated."""
+    """A note about values that depend on the data and are not stated; None if all are stated."""
     if resolved.task == "classify":
         return None
     taken = []
