@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
     from preflight.vocabulary.project import Project
 
+# Images of containers often forbid compiled files. Hundreds of processes are started here, and without such files each
+# would compile preflight anew, which takes longer than a check; pytest keeps its rewritten tests in them, too.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
 os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; workers of pytest-xdist set 80
 

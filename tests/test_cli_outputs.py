@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import FITTING, PROGRAM, SWEEP, Command, Run, fake_engine, preflight
 from folders import Write
+from processes import HANGS
 
 # --- outputs --------------------------------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ def test_machines(capsys: pytest.CaptureFixture[str]) -> None:
 def imported(root: Path, *arguments: str) -> set[str]:
     """Top-level modules that a command imports, in a process of its own."""
     command = [sys.executable, "-X", "importtime", "-m", "preflight", *arguments]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=HANGS)
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from identify.identify import tags_from_path
+from processes import HANGS
 
 ROOT = Path(__file__).parents[1]
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
@@ -35,8 +35,11 @@ def test_names_that_must_match(hook: str, name: str) -> None:
     assert re.search(HOOKS[hook]["files"], name)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["job.sbatch", "job.slurm", "job.sh", "sweep.yaml", "train.py"])
 def test_every_file_of_ours_has_the_type_that_is_asked_for(tmp_path: Path, name: str) -> None:
+    from identify.identify import tags_from_path  # what pre-commit asks
+
     (tmp_path / name).write_text("#!/bin/bash\n#SBATCH --mem=1G\n")
     assert all(set(hook["types"]) <= tags_from_path(str(tmp_path / name)) for hook in HOOKS.values())
 
@@ -75,7 +78,7 @@ def test_nothing_of_ours_imports_from_the_checkout() -> None:
     assert install["working-directory"] == "${{ runner.temp }}"
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_try_repo_runs_both_hooks(tmp_path: Path) -> None:
     """pre-commit clones the repository, installs it and hands it files; two of them are none of ours."""
 
@@ -89,7 +92,7 @@ def test_try_repo_runs_both_hooks(tmp_path: Path) -> None:
     for hook in HOOKS:
         done = subprocess.run(
             [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), hook, "--all-files", "--verbose"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=900,
+            cwd=tmp_path, capture_output=True, text=True, timeout=HANGS,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Passed" in done.stdout

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import HANGS
 
 TRAIN = """\
 import argparse
@@ -56,7 +57,7 @@ def _imported(folder: Path, name: str, names: tuple[str, ...], first: str = "") 
     for path, text in FILES.items():
         (folder / path).write_text(text)
     code = CODE.format(first=first, name=name, names=names)
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == 0, done.stderr
     status, *found = done.stderr.splitlines()[-1].split()
     return int(status), found, done.stdout
@@ -79,5 +80,5 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
 def test_help_imports_neither_the_engine_nor_pydantic(tmp_path: Path) -> None:
     heavy = {"pydantic", "yaml", "preflight.engine.check"}
     code = f"import sys; from preflight.cli import run; run(['--help']); print({heavy!r} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=HANGS)
     assert done.stdout.splitlines()[-1] == "set()"

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from processes import HANGS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,7 +36,7 @@ def generate() -> ModuleType:
 def preflight(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "preflight", *arguments]
     env = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "PYTHONUTF8": "1"}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, encoding="utf-8", timeout=120)
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, encoding="utf-8", timeout=HANGS)
 
 
 def block(kind: str, name: str, language: str) -> str:

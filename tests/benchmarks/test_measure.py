@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import HANGS
 
 from preflight.vocabulary.job import build as build_job
 from preflight.vocabulary.tracing import SHIPPED_ONLY
@@ -251,7 +252,7 @@ def test_measuring_needs_nothing_of_preflight() -> None:
         "import sys; import benchmarks.accuracy.gpu.measure, benchmarks.accuracy.gpu.step;"
         "raise SystemExit(any(name.partition('.')[0] == 'preflight' for name in sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], cwd=measure.ROOT, check=False, timeout=120).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=measure.ROOT, check=False, timeout=HANGS).returncode == 0
 
 
 # --- beside preflight -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import HANGS
 
 STAND_IN = """\
 #!/bin/sh
@@ -83,7 +84,7 @@ class Room:
             stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,
             env={**path_of, **given},
-            timeout=240,
+            timeout=HANGS,
             check=False,
         )
         if not seen[0].exists():

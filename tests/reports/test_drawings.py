@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import HANGS
 
 from preflight.engine.estimator import Estimator
 from preflight.machines.gpus import find_gpu
@@ -72,7 +73,7 @@ def test_command_writes_a_figure(tmp_path: Path) -> None:
     out = tmp_path / "step.svg"
     command = [sys.executable, "-m", "preflight", "estimate", "bert-base-uncased", "--set", "train.batch_size=8"]
     done = subprocess.run([*command, "--set", "train.seq_len=128", "--plot", str(out)], capture_output=True, text=True,
-                          timeout=120, check=False)  # fmt: skip
+                          timeout=HANGS, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "bert-base-uncased" in out.read_text()
     assert "memory through a step" in done.stdout

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from processes import HANGS
 
 from preflight.cli import run
 from preflight.engine import settings, user_settings
@@ -126,7 +127,7 @@ class Bait:
         self.forget_markers()
         done = subprocess.run(
             command, cwd=cwd or self.home, env=clean(self.outside, environment), capture_output=True, text=True,
-            timeout=300,
+            timeout=HANGS,
         )  # fmt: skip
         return done, self.found_markers()
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import HANGS
 
 from preflight.system import import_path, processes
 
@@ -78,7 +79,7 @@ def test_a_python_with_a_seed(tree: Path, tmp_path_factory: pytest.TempPathFacto
     for _ in range(2):
         with (tmp_path_factory.mktemp("log") / "complaints").open("wb") as complaints:
             started = processes.start_python(None, SHOW, complaints, seed=0)
-            found.append(json.loads(started.communicate(timeout=60)[0]))
+            found.append(json.loads(started.communicate(timeout=HANGS)[0]))
     cwd, names, path, no_user_site, _ = found[0]
     assert found[0] == found[1]
     assert (cwd, no_user_site) == (processes.NEUTRAL, 1)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import PROGRAM, SWEEP, fake_engine
 from folders import Write
+from processes import HANGS
 
 from preflight.cli import run
 from preflight.system.files import MAX_BYTES, UnreadableFile, read_bytes, read_text, real
@@ -216,7 +217,7 @@ def test_a_current_directory_that_is_gone(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     code = f"import os; os.rmdir({str(tmp_path / 'here')!r}); from preflight.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "check"], cwd=tmp_path / "here", capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, "check"], cwd=tmp_path / "here", capture_output=True, text=True, timeout=HANGS
     )
     assert done.returncode == 2
     assert done.stderr.startswith("preflight: error: the current directory is gone")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from command_line import PROGRAM, SWEEP, Command
 from folders import Write
+from processes import HANGS
 
 import preflight
 from preflight.cli import run
@@ -336,7 +337,7 @@ CLOSED = {
 def test_closed_and_full_streams(tmp_path: Path, line: str) -> None:
     status, words = CLOSED[line]
     command = f'"{sys.executable}" -m preflight {line}'
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=HANGS)
     assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
     assert done.stderr.startswith(words)
     assert done.stderr.count("\n") == bool(words)

@@ -19,9 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-SECONDS = 20
-"""How long anything here may take; a controller answers within 0.1 s."""
+from processes import HANGS
 
 GLOBALS = """\
 ClusterName=pf
@@ -91,7 +89,7 @@ class Controller:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=SECONDS,
+            timeout=HANGS,
             check=False,
             cwd=self.directory,
             env={**self.environment, **variables},
@@ -130,14 +128,14 @@ def started(
     finally:
         process.terminate()
         try:
-            process.wait(SECONDS)
+            process.wait(HANGS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
 def _wait(controller: Controller, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + HANGS
     while time.monotonic() < end:
         if process.poll() is not None:
             break

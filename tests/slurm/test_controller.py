@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from slurm.controller import started
+
+pytestmark = pytest.mark.integration
 
 CONF = """\
 SelectType=select/cons_tres

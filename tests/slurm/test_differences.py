@@ -6,11 +6,14 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from slurm.clusters import CLUSTERS
 from slurm.compare import ours
 from slurm.controller import started
 
 from preflight.slurm.import_.importer import import_slurm
+
+pytestmark = pytest.mark.integration
 
 PAGE = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([^`]+)` \| (accepted|refused) \| (accepted|refused) \|", re.MULTILINE)

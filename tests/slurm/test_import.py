@@ -18,6 +18,8 @@ from preflight.slurm.import_.conf import cluster_of
 from preflight.slurm.import_.importer import by_type, import_slurm, nodes_alone
 from preflight.vocabulary.errors import UsageError
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_the_controller_and_its_slurm_conf_say_the_same(
@@ -46,7 +48,6 @@ def test_the_controller_and_its_slurm_conf_say_the_same(
     assert all(node.name in shown.output for node in live.nodes)
 
 
-@pytest.mark.slow
 def test_a_controller_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with started(CLUSTERS["even"], tmp_path) as controller:
         conf = controller.conf

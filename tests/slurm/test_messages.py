@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from slurm.clusters import CLUSTERS
 from slurm.compare import asked
 from slurm.controller import started
 
 from preflight.dialects.slurm.schema import FIELDS, WORDS
+
+pytestmark = pytest.mark.integration
 
 
 def test_messages_have_sbatchs_words(tmp_path: Path) -> None:

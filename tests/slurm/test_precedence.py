@@ -16,6 +16,8 @@ from preflight.vocabulary.machine import Cluster
 from preflight.vocabulary.project import Submission
 from preflight.vocabulary.text import Source
 
+pytestmark = pytest.mark.integration
+
 TOO_MUCH = "--mem=300G"
 CASES: list[tuple[str, dict[str, str], list[str]]] = [
     (f"#SBATCH {TOO_MUCH}\n", {}, []),

@@ -17,7 +17,6 @@ if __name__ == "__main__":
 
 from slurm.clusters import CLUSTERS
 from slurm.compare import ours, theirs
-from slurm.controller import started
 from slurm.generated import request
 
 from preflight.slurm.controller.job import CLIENT
@@ -48,6 +47,8 @@ def test_recorded_answers(name: str) -> None:
 
 def record() -> None:
     """Asks a controller about every request."""
+    from slurm.controller import started
+
     for name, conf in CLUSTERS.items():
         with tempfile.TemporaryDirectory() as folder, started(conf, Path(folder)) as controller:
             lines = []

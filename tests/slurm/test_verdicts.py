@@ -16,6 +16,8 @@ from preflight.slurm.controller.job import CLIENT
 from preflight.slurm.import_.importer import import_slurm
 from preflight.vocabulary.machine import Cluster
 
+pytestmark = pytest.mark.integration
+
 RECORDED = (
     (Path(__file__).parents[1] / "dialects" / "slurm" / "slurm_verdicts.txt").read_text(encoding="utf-8").splitlines()
 )
@@ -40,14 +42,12 @@ def different(options: list[str], controller: Controller, described: Cluster) ->
     return f"{' '.join(options)}\n  slurm: {real}\n  preflight: {own}"
 
 
-@pytest.mark.slow
 def test_generated_requests(cluster: Asked) -> None:
     name, controller, described = cluster
     found = [different(request(seed, name), controller, described) for seed in range(300)]
     assert [one for one in found if one is not None] == []
 
 
-@pytest.mark.slow
 def test_recorded_requests(tmp_path: Path) -> None:
     with started(CLUSTERS["even"], tmp_path) as controller:
         described = import_slurm(controller.conf)
@@ -59,7 +59,6 @@ def test_recorded_requests(tmp_path: Path) -> None:
             assert different(words, controller, described) is None
 
 
-@pytest.mark.slow
 def test_what_jobs_are_given(cluster: Asked) -> None:
     """CPUs, memory and GPUs on every node, from `scontrol show job -d`.
 

@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import HANGS
 from slurm.controller import Controller, find, free_port, require_slurm, started
-
-SECONDS = 60
-"""How long a job may take to start and end: a second on an idle machine."""
 
 CONF = """\
 SlurmdUser={user}
@@ -67,7 +65,7 @@ class Cluster:
             input=text,
             stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,
-            timeout=4 * SECONDS,
+            timeout=HANGS,
             check=False,
             env={**self.controller.environment, **variables},
         )
@@ -85,7 +83,7 @@ class Cluster:
 
     def wait(self, path: Path, ending: str = "done\n") -> str:
         """The output of a job, once it has written its last line."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + HANGS
         while time.monotonic() < end:
             if path.is_file() and (text := path.read_text()).endswith(ending):
                 return text
@@ -150,7 +148,7 @@ def signed() -> Iterator[str]:
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            end = time.monotonic() + SECONDS
+            end = time.monotonic() + HANGS
             while not socket_path.exists():
                 if process.poll() is not None or time.monotonic() > end:
                     pytest.fail(f"munged did not start: {places['log-file'].read_text()[-1000:]}")
@@ -161,7 +159,7 @@ def signed() -> Iterator[str]:
 
 
 def _ready(controller: Controller, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + HANGS
     state = ""
     while time.monotonic() < end and process.poll() is None:
         state = controller.ask("sinfo", "--noheader", "--format=%T").text.strip()
@@ -175,7 +173,7 @@ def _ready(controller: Controller, process: subprocess.Popen[bytes]) -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(HANGS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -9,7 +9,7 @@ from slurm.controller import find, started
 
 from preflight.slurm.sbatch.asking import confined
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.integration
 
 NODES = "SelectType=select/cons_tres\nNodeName=n[1-2] CPUs=4 RealMemory=8000 State=CLOUD\nPartitionName=p Nodes=ALL\n"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from slurm_live.cluster import Cluster, Ran, running
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.integration
 
 PREFLIGHT = (sys.executable, "-m", "preflight", "sbatch")
 

@@ -95,6 +95,7 @@ def test_fp8_is_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured(layer, own(layer))[2] <= backward <= measured(layer, own(layer))[2] + scale_rows
 
 
+@pytest.mark.integration
 def test_hqq_is_hqqs() -> None:
     quantize = pytest.importorskip("hqq.core.quantize")
     config = quantize.BaseQuantizeConfig(nbits=4, group_size=64, axis=1)
@@ -110,6 +111,7 @@ def test_hqq_is_hqqs() -> None:
     assert (sizes[0], sum(sizes[1:])) == costs
 
 
+@pytest.mark.integration
 def test_torchao_keeps_the_weight_in_16_bits() -> None:
     ao = pytest.importorskip("torchao.quantization")
     linear = torch.nn.Linear(INPUTS, OUTPUTS, bias=False, dtype=torch.bfloat16)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from folders import Write
+from processes import HANGS
 
 PROGRAM = """\
 import argparse
@@ -51,7 +52,7 @@ def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SLURM_CONF": str(folder / "no-slurm.conf")}
     return subprocess.run(
         [sys.executable, "-m", "preflight", *words], cwd=folder, env=environment, capture_output=True, text=True,
-        timeout=200, check=False,
+        timeout=HANGS, check=False,
     )  # fmt: skip
 
 

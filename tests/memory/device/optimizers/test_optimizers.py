@@ -110,6 +110,7 @@ def test_lomo_keeps_nothing_and_widens_one_parameter_at_a_time() -> None:
     assert found.temporary == 2 * 4 * 1000
 
 
+@pytest.mark.integration
 def test_prodigy_is_its_own() -> None:
     prodigy = pytest.importorskip("prodigyopt")
     written = step("prodigy", "foreach", [(int(torch.Size(s).numel()), 4) for s in SHAPES])
@@ -126,6 +127,7 @@ BNB = {
 }  # fmt: skip
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", BNB)
 def test_states_are_bitsandbytes_own(name: str) -> None:
     optim = pytest.importorskip("bitsandbytes.optim")
@@ -144,6 +146,7 @@ def test_states_are_bitsandbytes_own(name: str) -> None:
     assert sum(written.states) == kept
 
 
+@pytest.mark.integration
 def test_four_bits_are_torchaos_own() -> None:
     ao = pytest.importorskip("torchao.optim")
     sizes = (4000, 5000, 2**16)

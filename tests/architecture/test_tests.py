@@ -1,0 +1,109 @@
+"""What holds for all tests: none judges how fast the machine is, and what needs a service is marked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CLOCKS = frozenset(["perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns"])
+"""Names of clocks on the wall, however they are imported; and `time.time`. `process_time` is none of them."""
+SERVICES = ("slurm.controller", "slurm_live.cluster")
+STARTS = frozenset(["started", "running"])
+"""What starts daemons of SLURM."""
+
+
+@lru_cache(maxsize=1)
+def files_of_tests() -> tuple[tuple[str, ast.Module], ...]:
+    paths = (ROOT / "tests").rglob("*.py")
+    return tuple((path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))) for path in sorted(paths))
+
+
+def reads_a_clock(node: ast.AST) -> bool:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Attribute):
+            of_time = one.attr in ("time", "now") and ast.unparse(one) in ("time.time", "datetime.now")
+            if one.attr in CLOCKS or of_time:
+                return True
+        elif isinstance(one, ast.Name) and one.id in CLOCKS:
+            return True
+    return False
+
+
+def clocks_in_asserts(tree: ast.Module) -> Iterator[int]:
+    """Lines of asserts that read a clock, or a name of the file that was given a clock's value."""
+    timed: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if reads_a_clock(node.value):
+                timed |= {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
+            if reads_a_clock(node.test) or names & timed:
+                yield node.lineno
+
+
+def short_timeouts(tree: ast.Module) -> Iterator[int]:
+    """Lines that give up a process after a number of seconds: one that hangs is given up after `processes.HANGS`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            given = [one.value for one in node.keywords if one.arg == "timeout"]
+            given += node.args if name == "wait" else []
+            yield from (one.lineno for one in given if isinstance(one, ast.Constant) and one.value is not None)
+
+
+def starts_services(tree: ast.Module) -> bool:
+    """Whether the file imports what starts a daemon, at its top: a function that is no test may do so, too."""
+    return any(
+        isinstance(node, ast.ImportFrom) and node.module in SERVICES and STARTS & {one.name for one in node.names}
+        for node in tree.body
+    )
+
+
+def test_no_assert_reads_a_clock_on_the_wall() -> None:
+    assert [f"{name}:{line}" for name, tree in files_of_tests() for line in clocks_in_asserts(tree)] == []
+
+
+def test_processes_are_given_up_only_when_they_hang() -> None:
+    assert [f"{name}:{line}" for name, tree in files_of_tests() for line in short_timeouts(tree)] == []
+
+
+def test_tests_that_start_a_service_are_marked() -> None:
+    own = [(name, tree) for name, tree in files_of_tests() if Path(name).name.startswith("test_")]
+    found = [(name, tree) for name, tree in own if starts_services(tree)]
+    assert found
+    marked = "pytestmark = pytest.mark.integration"
+    assert [name for name, tree in found if marked not in {ast.unparse(node) for node in tree.body}] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "assert time.time() < end", "start = time.perf_counter()\nwork()\nassert time.process_time() - start < 5",
+        "def test():\n    begun = monotonic()\n    assert spent(begun) < 1", "assert (now := datetime.now()) < later",
+        "seconds = time.monotonic_ns() - start\nassert seconds < 3",
+    ],
+)  # fmt: skip
+def test_the_measure_sees_clocks(text: str) -> None:
+    assert list(clocks_in_asserts(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["assert time.process_time() - start < 5", "end = time.monotonic() + HANGS\nassert x", "assert job.time"],
+)
+def test_and_nothing_else(text: str) -> None:
+    assert not list(clocks_in_asserts(ast.parse(text)))
+
+
+@pytest.mark.parametrize("text", ["subprocess.run(x, timeout=60)", "one.wait(20)", "one.communicate(timeout=1.5)"])
+def test_the_measure_sees_timeouts(text: str) -> None:
+    assert list(short_timeouts(ast.parse(text)))
+    assert not list(short_timeouts(ast.parse("subprocess.run(x, timeout=HANGS); process.wait()")))
