@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.corpus.repositories import HERE, Repository, tomllib
+from benchmarks.corpus.repositories import HERE, Repository, toml
 
 FOLDER = HERE / "labels"
 Scalar = bool | int | float | str
@@ -59,4 +59,4 @@ Outcome = Literal["right", "missed", "wrong"]
 def labels(repository: Repository, folder: Path = FOLDER) -> Labels | None:
     """The labels of a repository; None if nobody made any. Raises pydantic.ValidationError."""
     path = folder / f"{repository.folder}.toml"
-    return Labels.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    return Labels.model_validate(toml(path)) if path.is_file() else None

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SENTENCE = (
-    "A launch file is a shell or job script with a line that starts a program\n"
-    "(`python x.py`, `python -m x`, `torchrun`, `accelerate launch`, `deepspeed`, `srun`, `llamafactory-cli`, `tune run`,\n"
-    "`axolotl`, `trl` or `wandb agent`), or any other file that a study starts from: its first path."
+    "A launch file is a shell or job script with a line that starts a program (`python x.py`, `python -m x`,\n"
+    "`torchrun`, `accelerate launch`, `deepspeed`, `srun`, `llamafactory-cli`, `tune run`, `axolotl`, `trl` or\n"
+    "`wandb agent`), or any other file that a study starts from: its first path."
 )
 SUFFIXES = {".sh", ".bash", ".slurm", ".sbatch", ".sub", ".job", ".pbs", ".lsf"}
 STARTS = re.compile(

@@ -47,9 +47,14 @@ class UnknownName(Exception):
     """A name that the list does not have."""
 
 
+def toml(path: Path) -> dict[str, object]:
+    """A TOML file as plain data."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
 def listed(file: Path = FILE) -> tuple[Repository, ...]:
     """Every repository of the list. Raises pydantic.ValidationError."""
-    return _Listed.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))).repository
+    return _Listed.model_validate(toml(file)).repository
 
 
 def chosen(repositories: Sequence[Repository], names: Sequence[str], group: str | None = None) -> list[Repository]:
