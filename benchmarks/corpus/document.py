@@ -161,8 +161,10 @@ def _labels(rows: Sequence[Row]) -> Iterator[str]:
     judged = [found for _, record, label in marked for found in score.findings(record, label)]
     yield "## Labels made by hand"
     yield ""
-    yield f"Of {len(marked)} repositories a reader wrote down the right values before preflight was run on them, and"
-    yield "judged its findings afterwards, from the files alone. `missed`: it says nothing, or reads no such launch."
+    read = sum(bool(label.launch) for _, _, label in marked)
+    yield f"Of {read} repositories a reader wrote down the right values before preflight was run on them. Findings of"
+    yield f"{len(marked)} were judged afterwards, from the files alone. `missed`: preflight says nothing of the value, or"
+    yield "does not read the launch file. A finding that tells a need of the wrong job is not true."
     yield ""
     yield from _values(scored)
     yield from _precision(judged)

@@ -97,8 +97,9 @@ def _one(repository: Repository, limits: Limits, software: str) -> Record:
 
 
 def described() -> str:
-    """What was run: preflight's commit, Python, and whether models can be traced."""
-    answer = subprocess.run(["git", "-C", str(ROOT), "describe", "--always"], capture_output=True, text=True)
+    """What was run: the last commit that changed preflight, Python, and whether models can be traced."""
+    asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", "preflight", "rules"]
+    answer = subprocess.run(asked, capture_output=True, text=True)
     traced = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
     return (
         f"preflight at {answer.stdout.strip() or 'an unknown commit'}, Python {platform.python_version()}, "

@@ -64,11 +64,11 @@ def test_the_list_names_each_repository_once_and_keeps_some_back() -> None:
 def test_labels_are_of_listed_repositories_that_nobody_keeps_back() -> None:
     known = {each.folder: each for each in LISTED}
     names = [path.stem for path in FOLDER.glob("*.toml")]
-    assert len(names) >= 8
+    assert sum(bool((labels(known[name]) or Labels()).launch) for name in names) >= 8
     for name in names:
         found = labels(known[name])
         assert found is not None
-        assert found.launch
+        assert found.launch or found.finding
         assert known[name].group == "dev"
         assert {value.field for launch in found.launch for value in launch.values} <= set(fields()), name
 
