@@ -162,9 +162,9 @@ def _labels(rows: Sequence[Row]) -> Iterator[str]:
     yield "## Labels made by hand"
     yield ""
     read = sum(bool(label.launch) for _, _, label in marked)
-    yield f"Of {read} repositories a reader wrote down the right values before preflight was run on them. Findings of"
-    yield f"{len(marked)} were judged afterwards, from the files alone. `missed`: preflight says nothing of the value, or"
-    yield "does not read the launch file. A finding that tells a need of the wrong job is not true."
+    yield f"Of {read} repositories a reader wrote down the right values before preflight was run on them."
+    yield f"Findings of {len(marked)} were judged afterwards, from the files alone. `missed`: preflight says nothing of"
+    yield "the value, or does not read the launch file. A finding that tells a need of the wrong job is not true."
     yield ""
     yield from _values(scored)
     yield from _precision(judged)
