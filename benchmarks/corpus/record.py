@@ -9,8 +9,8 @@ from typing import Any, Literal, TypedDict
 VERSION = 1
 Answer = Literal["figure", "assumed", "range", "unknown"]
 Causes = Literal["model", "batch", "length", "other", ""]
-STATED = ("train.batch_size", "train.precision", "parallel.gpus_per_node")
-"""Fields that a figure assumes where no file states them. A model and a length are stated where there is a figure."""
+USUAL: Mapping[str, object] = {"train.batch_size": 8, "train.precision": "fp32", "parallel.gpus_per_node": 1}
+"""Fields that a figure assumes where they have no place in a file, and this value."""
 
 
 class FindingRow(TypedDict):
@@ -27,6 +27,7 @@ class StudyRow(TypedDict):
     answer: Answer
     cause: Causes
     bytes: int | None
+    stated: list[str]
     values: dict[str, object]
 
 
@@ -66,20 +67,24 @@ def studies(document: Mapping[str, Any]) -> list[StudyRow]:
 
 def _study(study: Mapping[str, Any], fits_only_if: set[str | None]) -> StudyRow:
     device = study["device"]
+    values = dict(_flat(study["worst"], ""))
+    stated = sorted(study["origins"])
     answer: Answer
     if device is None:
         answer = "unknown"
     elif device["lower_bound"] or study["combinations"] is None or study["paths"][0] in fits_only_if:
         answer = "range"
     else:
-        answer = "figure" if all(name in study["origins"] for name in STATED) else "assumed"
+        assumed = any(values.get(name) == usual for name, usual in USUAL.items() if name not in stated)
+        answer = "assumed" if assumed else "figure"
     return {
         "paths": study["paths"],
         "dialects": study["dialects"],
         "answer": answer,
         "cause": _cause(study["unknown"]) if answer == "unknown" else "",
         "bytes": device["process"]["expected"] if device else None,
-        "values": dict(_flat(study["worst"], "")),
+        "stated": stated,
+        "values": values,
     }
 
 

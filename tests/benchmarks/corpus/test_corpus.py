@@ -116,7 +116,15 @@ def test_what_is_a_launch_file(name: str, text: str, tmp_path: Path) -> None:
 def study(path: str, answer: record.Answer = "figure", **values: object) -> StudyRow:
     named = {name.replace("__", "."): value for name, value in values.items()}
     cause: record.Causes = "model" if answer == "unknown" else ""
-    return {"paths": [path], "dialects": [], "answer": answer, "cause": cause, "bytes": None, "values": named}
+    return {
+        "paths": [path],
+        "dialects": [],
+        "answer": answer,
+        "cause": cause,
+        "bytes": None,
+        "stated": [],
+        "values": named,
+    }
 
 
 def made(*studies: StudyRow, launch_files: tuple[str, ...] = ()) -> Record:
@@ -158,6 +166,27 @@ def test_a_finding_has_the_label_of_its_line_before_that_of_its_file() -> None:
     of_line = LabelledFinding(rule="r", path="a.sh", line=3, true=False, why="")
     for given, true in (((), None), ((of_file,), True), ((of_file, of_line), False)):
         assert [each.true for each in score.findings(made(), Labels(finding=given))] == [true]
+
+
+@pytest.mark.parametrize(
+    ("origins", "precision", "changed", "answer"),
+    [
+        (["train.batch_size"], "fp32", {}, "assumed"),
+        (["train.precision", "parallel.gpus_per_node"], "fp32", {}, "assumed"),
+        (["train.batch_size", "train.precision", "parallel.gpus_per_node"], "fp32", {"combinations": None}, "range"),
+        (["train.batch_size", "train.precision", "parallel.gpus_per_node"], "fp32", {"device": None}, "unknown"),
+        (["train.batch_size", "train.precision", "parallel.gpus_per_node"], "fp32", {}, "figure"),
+        (["train.batch_size", "parallel.gpus_per_node"], "bf16-mixed", {}, "figure"),
+    ],
+)
+def test_a_figure_that_rests_on_a_default_is_assumed(
+    origins: list[str], precision: str, changed: dict[str, object], answer: str
+) -> None:
+    worst = {"train": {"batch_size": 8, "precision": precision}, "parallel": {"gpus_per_node": 1}}
+    device = {"lower_bound": False, "process": {"expected": 1}}
+    row = {"paths": ["a.sh"], "dialects": [], "combinations": 1, "unknown": ["model.name"], "worst": worst,
+           "origins": dict.fromkeys(origins), "device": device, **changed}  # fmt: skip
+    assert [each["answer"] for each in record.studies({"findings": [], "studies": [row]})] == [answer]
 
 
 def test_a_launch_file_has_the_best_answer_of_its_studies() -> None:
