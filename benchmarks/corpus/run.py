@@ -56,7 +56,7 @@ def _one(repository: Repository, limits: Limits, software: str) -> Record:
     with tempfile.TemporaryDirectory() as folder:
         report, document = Path(folder, "report.json"), Path(folder, "document.json")
         check = ["check", ".", "--no-cache", "--exit-zero", "-f", "concise", "--output", f"json={document}"]
-        # -I: nothing of the checked tree is ever imported.
+        # -I: nothing of the checked tree is ever imported. An empty cache: a stranger's first run.
         command = [sys.executable, "-I", "-m", "preflight", *check]
         limit = [str(limits.seconds), str(limits.memory), str(report)]
         with Path(folder, "errors").open("wb") as errors:
@@ -66,7 +66,7 @@ def _one(repository: Repository, limits: Limits, software: str) -> Record:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env={**os.environ, **NO_CLIENT},
+                env={**os.environ, **NO_CLIENT, "PREFLIGHT_CACHE_DIR": str(Path(folder, "cache"))},
                 check=True,
             )
         said = Path(folder, "errors").read_text(encoding="utf-8", errors="replace").splitlines()
