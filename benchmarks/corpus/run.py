@@ -66,7 +66,7 @@ def _one(repository: Repository, limits: Limits, software: str) -> Record:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env={**os.environ, **NO_CLIENT, "PREFLIGHT_CACHE_DIR": str(Path(folder, "cache"))},
+                env={**os.environ, **NO_CLIENT, "XDG_CACHE_HOME": str(Path(folder, "cache"))},
                 check=True,
             )
         said = Path(folder, "errors").read_text(encoding="utf-8", errors="replace").splitlines()
