@@ -98,8 +98,9 @@ def _internal(record: Record) -> int:
 
 
 def answers(record: Record) -> Counter[str]:
-    """How many launch files of a repository have each answer."""
-    best: dict[str, str] = dict.fromkeys(record["launch_files"], NO_STUDY)
+    """How many launch files of a repository have each answer. A script that another one starts is a part of that one."""
+    parts = {path for study in record["studies"] for path in study["paths"][1:]}
+    best: dict[str, str] = dict.fromkeys((path for path in record["launch_files"] if path not in parts), NO_STUDY)
     order = [*BEST_FIRST, NO_STUDY]
     for study in record["studies"]:
         answer = f"unknown: {study['cause']}" if study["answer"] == "unknown" else study["answer"]
