@@ -98,7 +98,7 @@ def _internal(record: Record) -> int:
 
 
 def answers(record: Record) -> Counter[str]:
-    """How many launch files of a repository have each answer. A script that another one starts is a part of that one."""
+    """How many launch files of a repository have each answer. A script that another one starts is a part of it."""
     parts = {path for study in record["studies"] for path in study["paths"][1:]}
     best: dict[str, str] = dict.fromkeys((path for path in record["launch_files"] if path not in parts), NO_STUDY)
     order = [*BEST_FIRST, NO_STUDY]
