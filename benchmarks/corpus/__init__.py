@@ -1,0 +1,1 @@
+"""What strangers would see: preflight on public repositories, each at one commit. No file of them is kept here."""
