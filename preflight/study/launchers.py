@@ -130,8 +130,13 @@ class Launchers:
 
     def _below(self, folder: str) -> Index:
         if folder not in self._words:
-            self._words[folder] = self._index(self._in(folder))
+            self._words[folder] = self._index(path for path in self._in(folder) if path not in self._known)
         return self._words[folder]
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """Files whose words are looked at before those of any directory."""
+        return frozenset(self.given)
 
     @cached_property
     def _usual(self) -> tuple[str, ...]:

@@ -135,7 +135,8 @@ class Project:
 
     def source(self, path: str) -> Source:
         """The text of a file. Raises UnreadableFile (missing, outside the root, too large, not UTF-8 text)."""
-        path = PurePosixPath(path).as_posix()
+        if path not in self._cache:
+            path = PurePosixPath(path).as_posix()
         if path not in self._cache:
             if self._under is not None and self.overlay.get(path) is self._under.overlay.get(path):
                 return self._under.source(path)
