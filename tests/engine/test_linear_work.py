@@ -1,4 +1,4 @@
-"""The work of a check grows with the size of a tree, not with its square. Calls are counted, so that no clock decides."""
+"""The work of a check grows with the size of a tree, not with its square. It counts calls and reads no clock."""
 
 from __future__ import annotations
 
