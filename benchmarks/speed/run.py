@@ -24,10 +24,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import projects
+import trees
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "docs/speed.md"
 FILES = 1000
+TREES = (
+    ("monorepo", 20_000, "20,000 files with 100 launches", 15),
+    ("hydra", 5_000, "5,000 Hydra files with 20 primary configs", 15),
+    ("scripts", 500, "500 job scripts with arrays", 15),
+)
+"""Kind, number of files, name of the row, and the seconds that are promised."""
 BASE = "bare import"
 SCHEMA = '{"type": "object", "required": ["program", "method", "parameters"]}\n'
 
@@ -76,6 +83,7 @@ def commands() -> list[Timed]:
         check("10^6 combinations", "million", "sweep.yaml"),
         check("10^9 combinations", "billion", "sweep.yaml", at_most=1, seconds=True),
         check(f"{FILES:,} mixed files", "mixed", "."),
+        *(check(name, f"{kind}{count}", ".", at_most=at_most, seconds=True) for kind, count, name, at_most in TREES),
         kept("the sweep again, its result kept", "sweep", "sweep.yaml", at_most=1.5),
         kept(f"{FILES:,} mixed files again, their result kept", "mixed", ".", at_most=1.5),
         Timed("yamllint: the sweep", [*lint, "sweep.yaml"], "sweep", module="yamllint"),
@@ -110,6 +118,8 @@ def measure(runs: int) -> list[Timed]:
         root = Path(made)
         env["PREFLIGHT_CACHE_DIR"] = cache
         projects.write(root, FILES)
+        for kind, count, _, _ in TREES:
+            trees.write(kind, count, root / f"{kind}{count}")
         (root / "schema.json").write_text(SCHEMA)
         for turn in range(runs + 1):
             for timed in found:

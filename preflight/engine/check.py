@@ -343,7 +343,7 @@ def _whole(found: Analysis) -> Analysis:
 
 def again(found: Analysis, project: Project, asked: Setup) -> Analysis:
     """The analysis of a project in which some texts differ: only studies of files that start something, and lead to one
-    of these texts, are made anew."""
+    of these texts, are made anew. Files that make no study are not listed again."""
     from preflight.study.build import rebuild
 
     changed = {path for path, text in project.overlay.items() if found.project.overlay.get(path) != text}
@@ -361,8 +361,7 @@ def again(found: Analysis, project: Project, asked: Setup) -> Analysis:
         studies[index] = result
     kept = [one for one in found.findings if _elsewhere(one, set(concerned), near)]
     moved = [one if one.study is None else replace(one, study=concerned[one.study]) for one in part.findings]
-    skipped = (*(one for one in found.skipped if one.path not in near), *part.skipped)
-    return Analysis(project, tuple(studies), (*kept, *moved), skipped)
+    return Analysis(project, tuple(studies), (*kept, *moved), ())
 
 
 def _elsewhere(finding: Finding, concerned: set[int], near: set[str]) -> bool:

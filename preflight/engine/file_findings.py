@@ -36,6 +36,7 @@ def crash(what: str, error: BaseException, origin: Origin | None) -> Finding:
 
 def findings(skipped: Iterable[Skipped], project: Project, named: Collection[str]) -> Iterator[Finding]:
     """Findings about files that made no study. Files that were only found are reported if a reader was sure of them."""
+    named = frozenset(named)
     for one in skipped:
         origin = Origin(one.path, Span(0, 0))
         if one.kind == "time-limit":
@@ -45,9 +46,10 @@ def findings(skipped: Iterable[Skipped], project: Project, named: Collection[str
         elif one.kind == "unreadable" and one.path in named:
             message = f"{one.path} cannot be read: {one.reason}"
             yield Finding("unreadable-file", Severity.error, Confidence.high, message, origin)
-        elif one.kind == "no-training" or one.path in named or _sure(one.path, project):
+        else:
             problems = one.problems or (_malformed(one, project) if one.path in named else ())
-            yield from (of_problem(problem) for problem in problems)
+            if problems and (one.kind == "no-training" or one.path in named or _sure(one.path, project)):
+                yield from (of_problem(problem) for problem in problems)
 
 
 def time_over(
@@ -86,6 +88,7 @@ def time_over(
 
 def refused(skipped: Iterable[Skipped], found: Iterable[Finding], named: Collection[str]) -> Iterator[str]:
     """Named files that no dialect recognises and that have no finding that says why."""
+    named = frozenset(named)
     told = {finding.origin.path for finding in found if finding.origin is not None}
     for one in skipped:
         if one.kind == "unrecognised" and one.path in named and one.path not in told:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from functools import cached_property
 
@@ -31,7 +31,7 @@ LAUNCHERS = (".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job"
 _WORD = re.compile(r"[A-Za-z0-9_\-]+")
 _SKIPPED = frozenset({"setup.py", "conftest.py"})
 
-Index = Mapping[str, Sequence[str]]
+Index = dict[str, list[str]]
 
 
 class Launchers:
@@ -41,6 +41,7 @@ class Launchers:
         self.project, self.follower, self.given = project, follower, tuple(given)
         self._chains: dict[str, list[Chain]] = {}
         self._words: dict[str, Index] = {}
+        self._reached: dict[str, frozenset[str]] = {}
 
     def chains_to(self, path: str) -> list[Chain]:
         """The launches that a file is part of; those that start with itself if no file launches it."""
@@ -75,11 +76,18 @@ class Launchers:
         for candidate in self._candidates(path):
             if candidate in seen or candidate in below:
                 continue
-            started = (chain for chain in self._own(candidate) if chain[0].reading.dialect != "hydra")
-            if any(_has(chain, path) and _trains(chain) for chain in started):
+            if path in self._reach(candidate):
                 further = self._roots(candidate, seen | {path})
                 roots.update(dict.fromkeys(further or [candidate]))
         return list(roots)
+
+    def _reach(self, path: str) -> frozenset[str]:
+        """The files that have a say in the training that a file starts; a configuration starts none."""
+        if path not in self._reached:
+            started = (chain for chain in self._own(path) if chain[0].reading.dialect != "hydra" and _trains(chain))
+            readings = (reading for chain in started for step in chain for reading in step.readings)
+            self._reached[path] = frozenset(one for reading in readings for one in (reading.path, *reading.reads))
+        return self._reached[path]
 
     def _candidates(self, path: str) -> Iterator[str]:
         """Files that mention `path` by its name, the closest first."""
@@ -90,7 +98,7 @@ class Launchers:
         is_module = suffix == ".py" and self.follower.dialect(path) is None
         seen: set[str] = set()
         for index in self._indices(folder):
-            for candidate in (one for word in words for one in index.get(word, ())):
+            for candidate in (one for word in words for one in self._mentioning(word, index)):
                 # scripts and sweeps start programs; Python that starts a program has links by its own reader
                 if candidate not in seen and (is_config or is_module or not candidate.endswith(".py")):
                     seen.add(candidate)
@@ -101,29 +109,58 @@ class Launchers:
                     seen.add(candidate)
                     yield candidate
 
+    def _mentioning(self, word: str, index: Index) -> list[str]:
+        """The files with a word, without those that are known to start nothing: half a project may have `__init__`."""
+        found = index.get(word)
+        if found is None:
+            return []
+        index[word] = [path for path in found if self._reached.get(path) != frozenset()]
+        return index[word]
+
     def _indices(self, folder: str) -> Iterator[Index]:
         """The words of the settings' roots, the given files, the directory and its parents, the usual directories."""
-        yield self._index("\0roots", self._configured)
-        yield self._index("\0given", [path for path in self.given if path.endswith(LAUNCHERS)])
+        yield self._configured
+        yield self._given
         places = [folder]
         while places[-1]:
             places.append(posixpath.dirname(places[-1]))
-        for place in dict.fromkeys([*places, *USUAL]):
-            yield self._index(place, None)
+        for place in places:
+            yield self._below(place)
+        yield from (self._below(place) for place in self._usual if place not in places)
 
-    def _index(self, place: str, paths: Iterable[str] | None) -> Index:
-        """The words of the candidates in a directory (`place`), each with the files that contain it."""
-        if place not in self._words:
-            index: dict[str, list[str]] = {}
-            for path in self._in(place) if paths is None else paths:
-                try:
-                    text = self.project.source(path).text[:MAX_LENGTH]
-                except UnreadableFile:
-                    continue  # its own check says why
-                for word in set(_WORD.findall(text)):
-                    index.setdefault(word, []).append(path)
-            self._words[place] = index
-        return self._words[place]
+    def _below(self, folder: str) -> Index:
+        if folder not in self._words:
+            self._words[folder] = self._index(path for path in self._in(folder) if path not in self._known)
+        return self._words[folder]
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """Files whose words are looked at before those of any directory."""
+        return frozenset(self.given)
+
+    @cached_property
+    def _usual(self) -> tuple[str, ...]:
+        return tuple(place for place in USUAL if self._below(place))
+
+    @cached_property
+    def _configured(self) -> Index:
+        return self._index(self._roots_of_settings())
+
+    @cached_property
+    def _given(self) -> Index:
+        return self._index(path for path in self.given if path.endswith(LAUNCHERS))
+
+    def _index(self, paths: Iterable[str]) -> Index:
+        """The words of some candidates, each with the files that contain it."""
+        index: Index = {}
+        for path in paths:
+            try:
+                text = self.project.source(path).text[:MAX_LENGTH]
+            except UnreadableFile:
+                continue  # its own check says why
+            for word in set(_WORD.findall(text)):
+                index.setdefault(word, []).append(path)
+        return index
 
     def _in(self, directory: str) -> Iterator[str]:
         names = [name for name in self.project.listdir(directory) if _may_launch(name)]
@@ -132,8 +169,7 @@ class Launchers:
             if self.project.exists(path):
                 yield path
 
-    @cached_property
-    def _configured(self) -> tuple[str, ...]:
+    def _roots_of_settings(self) -> Iterable[str]:
         """Files that the settings' roots name."""
         found: dict[str, None] = {}
         for pattern in self.project.settings.roots:
@@ -142,7 +178,7 @@ class Launchers:
                 continue
             base = posixpath.dirname(pattern)
             found.update(dict.fromkeys(path for path in self._in(base) if fnmatch(path, pattern)))
-        return tuple(found)
+        return found
 
 
 def _may_launch(name: str) -> bool:

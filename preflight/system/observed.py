@@ -97,6 +97,11 @@ def is_dir(path: Path) -> bool:
     return _asked(path).endswith("dir")
 
 
+def is_link(path: Path) -> bool:
+    """Whether the path itself is a link."""
+    return _asked(path).startswith("link")
+
+
 def exists(path: Path) -> bool:
     """Whether anything is there; a link that leads nowhere does not count."""
     return not _asked(path).endswith("missing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -52,39 +52,51 @@ class Kind(Generic[T]):
         return f"Kind({self.name!r})"
 
 
+_Key = tuple[Kind[Any], tuple[Hashable, ...]]
+
+
 class Remembered:
     """Things that readers made, by their kind and their place. A place of a file begins with its path."""
 
-    def __init__(self) -> None:
-        self._kept: dict[tuple[Kind[Any], tuple[Hashable, ...]], Any] = {}
+    def __init__(self, under: Remembered | None = None, hidden: Collection[str] = ()) -> None:
+        self._kept: dict[Hashable, dict[_Key, Any]] = {}
+        """By the first part of the place."""
+        self._under, self._hidden = under, frozenset(hidden)
 
     def get(self, kind: Kind[T], make: Callable[[], T], *where: Hashable) -> T:
         """The thing of this kind in this place, made at the first call. An exception of `make` is not kept."""
-        key = (kind, where)
-        if key not in self._kept:
-            self._kept[key] = make()
-        found: T = self._kept[key]
-        return found
+        for inside in self._places(kind, where):
+            if (kind, where) in inside:
+                found: T = inside[kind, where]
+                return found
+        made = make()
+        self.put(kind, made, *where)
+        return made
 
     def known(self, kind: Kind[T], *where: Hashable) -> T | None:
         """The thing of this kind in this place, or None."""
-        return self._kept.get((kind, where))
+        return next((inside[kind, where] for inside in self._places(kind, where) if (kind, where) in inside), None)
 
     def put(self, kind: Kind[T], value: T, *where: Hashable) -> None:
-        self._kept[kind, where] = value
+        self._kept.setdefault(where[:1], {})[kind, where] = value
 
-    def all(self, kind: Kind[T], *where: Hashable) -> Iterator[T]:
-        """All objects of one type in a folder and below it, the oldest first."""
-        for (one, place), value in self._kept.items():
-            if one is kind and place[: len(where)] == where:
-                yield value
+    def all(self, kind: Kind[T], first: Hashable) -> Iterator[T]:
+        """All objects of one type in the places that begin with `first`, the oldest first."""
+        for inside in reversed(list(self._places(kind, (first,)))):
+            yield from (value for (one, _), value in inside.items() if one is kind)
 
     def without(self, paths: Collection[str]) -> Remembered:
-        """A copy without the things that come from some files."""
-        copy = Remembered()
-        copy._kept = {
-            (kind, where): value
-            for (kind, where), value in self._kept.items()
-            if not (paths and kind.of_many) and (not where or where[0] not in paths)
-        }
-        return copy
+        """Another memory without the things that come from some files. It sees the rest of this one: a copy for each
+        fix of a large project would take longer than the fix."""
+        return Remembered(self, paths)
+
+    def _places(self, kind: Kind[T], where: tuple[Hashable, ...]) -> Iterator[Mapping[_Key, Any]]:
+        """What is kept in a place, in this memory and in those under it that are up to date there."""
+        memory: Remembered | None = self
+        while memory is not None:
+            inside = memory._kept.get(where[:1])
+            if inside is not None:
+                yield inside
+            if memory._hidden and (kind.of_many or (where and where[0] in memory._hidden)):
+                return
+            memory = memory._under

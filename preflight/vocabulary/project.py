@@ -3,6 +3,7 @@ script is given to sbatch."""
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -79,8 +80,16 @@ class Project:
 
     def __init__(self, root: Path, settings: Settings, overlay: Mapping[str, str] | None = None) -> None:
         self.root, self.settings = real(root), settings
+        self._top = str(self.root)
+        self._homes: dict[str, str] = {}
+        """Directory -> the same without links."""
         self.overlay = dict(overlay or {})
         self._cache: dict[str, Source | UnreadableFile] = {}
+        self._files: dict[str, bool] = {}
+        self._listed: dict[str, list[str]] = {}
+        """What is a file on the disk, and what is in a directory."""
+        self._under: Project | None = None
+        """The project that this one has other texts of."""
         self.remembered = Remembered()
         """Readings of files, by path."""
         self.submissions: Mapping[str, Submission] = {}
@@ -92,10 +101,10 @@ class Project:
         self.overlay |= submission.texts()
 
     def with_overlay(self, texts: Mapping[str, str]) -> Project:
-        """The same project with some texts replaced, nothing written. Unchanged files keep their cache."""
+        """The same project with some texts replaced, nothing written. Unchanged files are read in this one."""
         other = Project(self.root, self.settings, {**self.overlay, **texts})
         other.submissions = self.submissions
-        other._cache = {path: source for path, source in self._cache.items() if path not in texts}
+        other._under, other._homes, other._files, other._listed = self, self._homes, self._files, self._listed
         other.remembered = self.remembered.without(texts)
         return other
 
@@ -108,19 +117,29 @@ class Project:
 
     def exists(self, path: str) -> bool:
         """Whether a file of that name is under the root."""
-        return self._inside(path) is not None and (path in self.overlay or observed.is_file(self.root / path))
+        if path in self.overlay:
+            return self._inside(path) is not None
+        if path not in self._files:
+            there = observed.is_file(os.path.join(self._top, path))
+            self._files[path] = there and self._inside(path) is not None
+        return self._files[path]
 
     def is_dir(self, path: str) -> bool:
-        return self._inside(path) is not None and observed.is_dir(self.root / path)
+        return self._inside(path) is not None and observed.is_dir(os.path.join(self._top, path))
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory under the root, sorted; none where it is not one."""
-        return observed.names(self.root / path) if self.is_dir(path) else []
+        if path not in self._listed:
+            self._listed[path] = observed.names(os.path.join(self._top, path)) if self.is_dir(path) else []
+        return self._listed[path]
 
     def source(self, path: str) -> Source:
         """The text of a file. Raises UnreadableFile (missing, outside the root, too large, not UTF-8 text)."""
-        path = PurePosixPath(path).as_posix()
         if path not in self._cache:
+            path = PurePosixPath(path).as_posix()
+        if path not in self._cache:
+            if self._under is not None and self.overlay.get(path) is self._under.overlay.get(path):
+                return self._under.source(path)
             try:
                 self._cache[path] = self._read(path)
             except UnreadableFile as error:
@@ -130,9 +149,17 @@ class Project:
             raise found
         return found
 
-    def _inside(self, path: str) -> Path | None:
-        resolved = real(self.root / path)
-        return resolved if resolved.is_relative_to(self.root) else None
+    def _inside(self, path: str) -> str | None:
+        """The file or directory without links; None where it lies outside the root."""
+        full = os.path.join(self._top, path)
+        folder, name = os.path.split(full)
+        if name in ("", ".", "..") or observed.is_link(full):
+            resolved = observed.real(full)
+        else:
+            if folder not in self._homes:
+                self._homes[folder] = observed.real(folder)
+            resolved = os.path.join(self._homes[folder], name)
+        return resolved if resolved == self._top or resolved.startswith(os.path.join(self._top, "")) else None
 
     def _read(self, path: str) -> Source:
         if path in self.overlay:
@@ -140,7 +167,7 @@ class Project:
         full = self._inside(path)
         if full is None:
             raise UnreadableFile("it is outside the project")
-        data = read_bytes(full)
+        data = read_bytes(Path(full))
         if b"\0" in data:
             raise UnreadableFile("it is a binary file")
         try:

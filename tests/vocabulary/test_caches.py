@@ -77,6 +77,11 @@ def test_what_was_made_of_a_changed_file_is_forgotten() -> None:
     for where in ((), ("a.yaml",), ("a.yaml", "1.1"), ("b.yaml",)):
         kept.put(NUMBERS, len(where), *where)
     copy = kept.without({"a.yaml"})
-    assert list(copy.all(NUMBERS)) == [0, 1]
+    assert list(copy.all(NUMBERS, "a.yaml")) == []
+    assert list(copy.all(NUMBERS, "b.yaml")) == [1]
+    assert copy.known(NUMBERS) == 0
     assert copy.known(NUMBERS, "a.yaml", "1.1") is None
     assert kept.known(NUMBERS, "a.yaml", "1.1") == 2
+    copy.put(NUMBERS, 7, "b.yaml", "1.1")
+    assert kept.known(NUMBERS, "b.yaml", "1.1") is None
+    assert list(copy.without({"c.yaml"}).all(NUMBERS, "b.yaml")) == [1, 7]

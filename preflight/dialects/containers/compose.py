@@ -22,12 +22,14 @@ _READ: Kind[Reading] = Kind("a Compose file, read")
 
 _SERVICES = re.compile(r"^services:", re.M)
 _IMAGE = re.compile(r"^\s+(image|build|extends):", re.M)
+_STARTS = re.compile(r"command|entrypoint")
 _LIMITS = (("deploy", "resources", "limits", "memory"), ("mem_limit",))
 
 
 def recognises(source: Source, project: Project) -> bool:
     """Whether a file has services, and one of them starts a program of the project."""
-    if not _SERVICES.search(source.text) or not _IMAGE.search(source.text):
+    text = source.text
+    if not (_SERVICES.search(text) and _STARTS.search(text) and _IMAGE.search(text)):
         return False
     try:
         return bool(read(source, None, project).links)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.overrides import GivenOverride, plain
 from preflight.dialects.hydra.repository import Repository, TooLarge
@@ -35,6 +37,10 @@ from preflight.documents.schema_errors import nearest
 from preflight.vocabulary.caches import Kind
 from preflight.vocabulary.reading import Problem, ProblemSeverity
 from preflight.vocabulary.values import Cause, Const, Origin, Unknown
+
+if TYPE_CHECKING:
+    from hydra._internal.defaults_list import Overrides
+    from hydra.core.default_element import InputDefault
 
 COMMAND_LINE = 1
 """Rank of a value from the command line; the rank of files is 0."""
@@ -164,17 +170,33 @@ def _report(repository: Repository, found: Composition) -> None:
 
 @contextmanager
 def _quiet_hydra() -> Iterator[None]:
-    """Hydra with version_base 1.1 (the most lenient), without warnings. Its global state is restored afterwards."""
-    from hydra import version
+    """Hydra with version_base 1.1 (the most lenient), without warnings. Its global state is restored afterwards.
 
-    before = version.VersionBase.instance().getbase()
+    At every entry of every list, Hydra makes a container of all choices so far, for interpolations to be looked up in.
+    It takes most of the time, and almost no list has one.
+    """
+    from hydra import version
+    from hydra._internal import defaults_list as hydra_defaults
+
+    before, create = version.VersionBase.instance().getbase(), hydra_defaults._create_interpolation_map
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         version.setbase("1.1")
+        hydra_defaults._create_interpolation_map = partial(_choices_to_look_up, create)
         try:
             yield
         finally:
+            hydra_defaults._create_interpolation_map = create
             version.VersionBase.instance().version_base = before
+
+
+def _choices_to_look_up(
+    create: Callable[..., object], overrides: Overrides, entries: list[InputDefault], self_added: bool
+) -> object:
+    """Hydra's container of all choices where something is interpolated; nothing where nothing is."""
+    texts = [*overrides.known_choices.values(), *(getattr(entry, "value", None) for entry in entries)]
+    texts += [getattr(entry, "path", None) for entry in entries]
+    return create(overrides, entries, self_added) if any("${" in str(text) for text in texts) else None
 
 
 def _defaults(

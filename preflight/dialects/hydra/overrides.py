@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from preflight.vocabulary.reading import Problem, Word
@@ -125,15 +126,22 @@ def _signed(key: str) -> tuple[str, str]:
     return key[: len(key) - len(bare)], bare
 
 
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Override:
+    """One override, by Hydra's grammar. The same is read for a file and for the program that composes it."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create().parse_override(text)
+
+
 def parse_override(
     text: str, origin: Origin | None, value_origin: Origin | None, problems: list[Problem]
 ) -> GivenOverride | None:
     """One override as Hydra reads its text; None and a problem if Hydra refuses it."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        override = OverridesParser.create().parse_override(text)
+        override = _parsed(text)
     except (HydraException, ValueError, RecursionError) as error:
         if origin is not None:
             said = " ".join(str(error).split("\n")[0].split())

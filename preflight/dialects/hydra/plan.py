@@ -39,13 +39,13 @@ def sort_overrides(
     """Sorts overrides into fixed values, swept values and swept groups. The last override of a key counts."""
     for given in overrides:
         group = repository.group_exists(given.key)
-        options = repository.get_group_options(given.key) if group else []
         if not given.sweeps:
             if given.expr is not None and group and not isinstance(given.expr, Const):
-                _outer_group(given, options, plan)
+                _outer_group(given, repository.get_group_options(given.key), plan)
             else:
                 plan.fixed.append(given)
             continue
+        options = repository.get_group_options(given.key) if group else []
         found = domain(given, options, inclusive=optuna)
         if found is None or given.origin is None:
             continue

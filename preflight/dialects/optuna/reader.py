@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 NAME = "optuna"
 
 _MENTION = re.compile(r"\boptuna\b|\.suggest_\w+\(|\.hyperparameter_search\(")
+_WORDS = ("optuna", "suggest_", "hyperparameter_search")
+"""One of them is in every text that the pattern finds; to look for them takes a thousandth of the time."""
 _SUGGEST = re.compile(r"suggest_(int|float|categorical|uniform|loguniform|discrete_uniform)")
 
 
 def recognises(source: Source, project: Project) -> bool:
     """Whether a file suggests values, or starts a study with an objective of another file."""
-    if not _MENTION.search(source.text):
+    if not any(word in source.text for word in _WORDS) or not _MENTION.search(source.text):
         return False
     module = load_module(source.path, project)
     if module is None:

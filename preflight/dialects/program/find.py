@@ -31,7 +31,7 @@ _LOCAL_IMPORT = re.compile(r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s+([\w, ]+)|impo
 def recognises(source: Source, project: Project) -> bool:
     """Whether a script has an entry point, and trains itself or through a module of the project that it imports."""
     text = source.text
-    if not source.path.endswith(".py") or _OPTUNA.search(text) or _is_test(source):
+    if not source.path.endswith(".py") or ("trial.suggest_" in text and _OPTUNA.search(text)) or _is_test(source):
         return False
     if not (_ENTRY.search(text) or _acts(text)):
         return False

@@ -19,6 +19,7 @@ from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Axis, Cause, Const, Expr, Unknown
 
 if TYPE_CHECKING:
+    from preflight.documents.python import PythonDocument
     from preflight.frameworks.calls import CallFacts
     from preflight.python.evaluator import Evaluator, Hook
     from preflight.python.interpreter import Interpreter
@@ -28,6 +29,8 @@ NAME = "program"
 __all__ = ["NAME", "read", "recognises"]
 
 _EVALUATED: Kind[list[tuple[Mapping[str, Expr], Interpreter]]] = Kind("programs evaluated, by their environment")
+_PARSED: Kind[PythonDocument] = Kind("a program's text, parsed")
+_HEAVY: Kind[Binding | None] = Kind("packages that a program imports")
 _SAID: Kind[CallFacts] = Kind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_SUFFIXES = (".yaml", ".yml")
@@ -41,7 +44,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.program.versions import imported, pinned
 
-    parse_python(source)  # raises where it is not Python
+    # raises where it is not Python
+    project.remembered.get(_PARSED, lambda: parse_python(source), source.path)
     evaluator = _evaluated(source, call, project)
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
@@ -56,7 +60,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     links += (Link("config", target, origin=named.origin) for target, named in flagged if project.exists(target))
     unread = [one for target, named in flagged if not project.exists(target) for one in _unread(target, named)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
-    heavy = imported((source.path, *evaluator.reads), project)
+    heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
     bindings = launch_bindings(call, facts, said.bindings)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)

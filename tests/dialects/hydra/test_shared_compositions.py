@@ -35,6 +35,21 @@ def said(found: Composition) -> object:
     return values, found.choices, found.groups, found.files, found.parts, [one.message for one in found.problems]
 
 
+@pytest.mark.parametrize("files", [TREE, CHOSEN, TWICE, GAP])
+@pytest.mark.parametrize(
+    "word", ["model=large", "data=${model}", "extra=${data}", "model=absent", "+model@more=${data}"]
+)
+def test_choices_are_looked_up_as_hydra_does(
+    files: dict[str, str], word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = parse_override(word, None, None, [])
+    assert given is not None
+    short = compose(Repository(tree(tmp_path, files), ("conf",)), "config", (given,))
+    monkeypatch.setattr(module, "_choices_to_look_up", lambda create, *rest: create(*rest))
+    whole = compose(Repository(tree(tmp_path, files), ("conf",)), "config", (given,))
+    assert said(short) == said(whole)
+
+
 @pytest.mark.parametrize(
     ("files", "word"),
     [
