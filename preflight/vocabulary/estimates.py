@@ -40,10 +40,6 @@ class LargestAllocation:
     product: str
 
 
-def _not_known() -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class DeviceEstimate:
     """One GPU's memory over the phases of a job; `phase` and `where` (a module) are where the peak sits.
@@ -67,11 +63,10 @@ class DeviceEstimate:
     verdict: Verdict
     lower_bound: bool = False
     notes: tuple[str, ...] = ()
-    find_largest_batch: Callable[[], int | None] = field(default=_not_known, repr=False, compare=False)
+    find_largest_batch: Callable[[], int | None] = field(default=lambda: None, repr=False, compare=False)
 
     @cached_property
     def largest_batch_size(self) -> int | None:
-        """The largest batch whose high end fits; None where the capacity or the batch is not known."""
         return self.find_largest_batch()
 
 

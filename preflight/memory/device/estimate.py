@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower_bound import lower_bound
@@ -117,9 +118,8 @@ def _full(prepared: PreparedJob) -> DeviceEstimate:
     if prepared.compiled:  # another law is read, which may not hold: then nothing is known of the job
         most = _most_of_compiled(prepared, beside, estimated)
         return replace(estimated, find_largest_batch=lambda: most)
-    return replace(
-        estimated, find_largest_batch=lambda: _proved(prepared, beside, _largest_batch(prepared, beside, capacity))
-    )
+    largest = partial(_largest_batch, prepared, beside, capacity)
+    return replace(estimated, find_largest_batch=lambda: _proved(prepared, beside, largest()))
 
 
 def _most_of_compiled(prepared: PreparedJob, beside: Sequence[Phase], found: DeviceEstimate) -> int | None:

@@ -119,10 +119,6 @@ def fullest(ranks: Sequence[DeviceEstimate], others: Sequence[DeviceEstimate]) -
     found = max(ranks, key=lambda one: one.process.expected)
     every = [*ranks, *others]
     process = _over(found.process, [one.process for one in others])
-
-    def smallest() -> int | None:
-        return min((one.largest_batch_size for one in every if one.largest_batch_size is not None), default=None)
-
     return replace(
         found,
         requested=_over(found.requested, [one.requested for one in others]),
@@ -130,7 +126,7 @@ def fullest(ranks: Sequence[DeviceEstimate], others: Sequence[DeviceEstimate]) -
         reserved=_over(found.reserved, [one.reserved for one in others]),
         process=process,
         verdict=process.verdict(found.capacity),
-        find_largest_batch=smallest,
+        find_largest_batch=lambda: min((n for one in every if (n := one.largest_batch_size) is not None), default=None),
     )
 
 

@@ -24,7 +24,6 @@ NEWEST = (99, 0)
 RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
 """Methods of peft that adapt linear layers."""
 
-
 Terms: TypeAlias = "tuple[tuple[int, Mapping[str, int]], ...]"
 """(coefficient, {dimension: power}) summed: elements in the dtype that the model computes in."""
 
