@@ -29,7 +29,6 @@ COMMANDS = {
     "cache": "Show the results of checks that are kept, and delete them.",
 }
 
-
 _ELSEWHERE = {errno.ENOENT: "the current directory is gone", errno.ENOSPC: "standard output cannot be written"}
 """System errors that name no file: from os.getcwd, and from text that click writes itself (--help)."""
 

@@ -65,7 +65,7 @@ def estimate(job: Job, gpu: Gpu | None = None, tracing: Tracing = TRACE) -> Devi
         largest_allocation=None,
         capacity=capacity,
         verdict=process.verdict(capacity),
-        largest_batch_size=largest,
+        find_largest_batch=lambda: largest,
     )
 
 

@@ -19,7 +19,6 @@ F = TypeVar("F", bound=Callable[..., object])
 
 _SIZE = re.compile(r"([\d.]+)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
 
-
 LARGEST_SIZE = 2**63
 """More bytes than any computer has."""
 

@@ -25,7 +25,6 @@ about a second."""
 MAX_SECONDS = 10.0
 """Parsing stops after this time. Real scripts of a thousand lines take a tenth of a second."""
 
-
 MARK = "\ufeff"
 """A byte-order mark. A shell reads it as a part of the first word."""
 

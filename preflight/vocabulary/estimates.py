@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 Verdict = Literal["fits", "at-risk", "exceeds", "unknown"]
@@ -46,6 +47,7 @@ class DeviceEstimate:
     `breakdown` (keys: DEVICE_PARTS) sums to `process.expected`. `phases` has each phase's process bytes (expected).
     `lower_bound` marks an estimate of the least that the job can take: its states alone, where only a parameter count
     is known, or a batch or length of 1, where that is not known. Its verdict is never "fits".
+    `find_largest_batch` takes another replay, and few reports name the largest batch: it is called when that is read.
     """
 
     requested: Interval
@@ -59,9 +61,13 @@ class DeviceEstimate:
     largest_allocation: LargestAllocation | None
     capacity: int | None
     verdict: Verdict
-    largest_batch_size: int | None = None
     lower_bound: bool = False
     notes: tuple[str, ...] = ()
+    find_largest_batch: Callable[[], int | None] = field(default=lambda: None, repr=False, compare=False)
+
+    @cached_property
+    def largest_batch_size(self) -> int | None:
+        return self.find_largest_batch()
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,6 @@ ATTENTION_IMPLEMENTATIONS: Mapping[str, str] = _DATA["attention"]
 PARTS: Mapping[str, Mapping[str, list[str]]] = _DATA["parts"]
 """How a family names its layers -> part of a layer (litgpt's words, litgpt/lora.py) -> transformers' modules of it."""
 
-
 YOLO_HOMES = ("ultralytics:", "yolov5:")
 """The package `ultralytics`, and the repository ultralytics/yolov5."""
 YOLO_NAME = re.compile(r"(?:.*/)?yolo(v5|v8|11|v11)([nsmlx])(u?)(?:-(seg|pose|cls))?(?:\.pt|\.yaml|\.yml)?")

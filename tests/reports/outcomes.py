@@ -45,7 +45,7 @@ def device(expected: int, capacity: int | None = 24 * GIB) -> DeviceEstimate:
         largest_allocation=LargestAllocation(GIB, "lm_head", "200 tokens x 10,000,000 vocabulary x 4"),
         capacity=capacity,
         verdict=interval.verdict(capacity),
-        largest_batch_size=16,
+        find_largest_batch=lambda: 16,
     )
 
 

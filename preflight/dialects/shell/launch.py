@@ -22,7 +22,6 @@ MAX_PEELED = 12
 STEP = "SLURM_STEP_ID"
 """A variable that only the processes of srun have: srun starts one process per task."""
 
-
 STEP_CPUS = "SRUN_CPUS_PER_TASK"
 """The variable that srun reads instead of -c."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower_bound import lower_bound
@@ -112,20 +113,23 @@ def _full(prepared: PreparedJob) -> DeviceEstimate:
             *(note for effect in EFFECTS for note in effect.notes(prepared)),
         ),
     )
-    return estimated if capacity is None else replace(estimated, largest_batch_size=_most(prepared, beside, estimated))
+    if capacity is None:
+        return estimated
+    if prepared.compiled:  # another law is read, which may not hold: then nothing is known of the job
+        most = _most_of_compiled(prepared, beside, estimated)
+        return replace(estimated, find_largest_batch=lambda: most)
+    largest = partial(_largest_batch, prepared, beside, capacity)
+    return replace(estimated, find_largest_batch=lambda: _proved(prepared, beside, largest()))
 
 
-def _most(prepared: PreparedJob, beside: Sequence[Phase], found: DeviceEstimate) -> int | None:
-    """The largest batch that fits. The law of a compiled step holds at its own batch only. There the plain step is
-    used, which mostly takes more; the job's own batch counts if it fits."""
-    capacity = found.capacity or 0
-    if not prepared.compiled:
-        return _proved(prepared, beside, _largest_batch(prepared, beside, capacity))
+def _most_of_compiled(prepared: PreparedJob, beside: Sequence[Phase], found: DeviceEstimate) -> int | None:
+    """The largest batch that fits. The law of a compiled step holds at its own batch only. So the plain step is used,
+    which mostly takes more; the job's own batch counts if it fits."""
     plain = prepare(prepared.job, prepared.gpu, tracing=prepared.tracing)
     if isinstance(plain, Unknown):
         return None
     own = prepared.dims["b"] if found.verdict == "fits" else 0
-    return max(own, _proved(plain, beside, _largest_batch(plain, beside, capacity)))
+    return max(own, _proved(plain, beside, _largest_batch(plain, beside, found.capacity or 0)))
 
 
 def _extra(prepared: PreparedJob) -> tuple[float, float]:

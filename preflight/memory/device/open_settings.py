@@ -60,7 +60,7 @@ def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate 
     if isinstance(found, Unknown) or found.verdict != "exceeds":
         return None
     note = f"a lower bound: train.{name} is not known, and {SMALLEST[name]} is the least that it can be"
-    return replace(found, lower_bound=True, largest_batch_size=None, notes=(*found.notes, note))
+    return replace(found, lower_bound=True, find_largest_batch=lambda: None, notes=(*found.notes, note))
 
 
 def _settable(reason: Unknown) -> bool:
@@ -119,7 +119,6 @@ def fullest(ranks: Sequence[DeviceEstimate], others: Sequence[DeviceEstimate]) -
     found = max(ranks, key=lambda one: one.process.expected)
     every = [*ranks, *others]
     process = _over(found.process, [one.process for one in others])
-    batches = [one.largest_batch_size for one in every if one.largest_batch_size is not None]
     return replace(
         found,
         requested=_over(found.requested, [one.requested for one in others]),
@@ -127,7 +126,7 @@ def fullest(ranks: Sequence[DeviceEstimate], others: Sequence[DeviceEstimate]) -
         reserved=_over(found.reserved, [one.reserved for one in others]),
         process=process,
         verdict=process.verdict(found.capacity),
-        largest_batch_size=min(batches) if batches else None,
+        find_largest_batch=lambda: min((n for one in every if (n := one.largest_batch_size) is not None), default=None),
     )
 
 

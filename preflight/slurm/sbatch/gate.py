@@ -28,7 +28,6 @@ MODE = "PREFLIGHT_SBATCH"
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 """The script that sbatch makes from a wrapped command (src/sbatch/sbatch.c: _script_wrap)."""
 
-
 _MAY_TRAIN = re.compile(
     rb"gpu|gres|python|\.py\b|torchrun|accelerate|deepspeed|wandb|axolotl|llamafactory|\buv run\b|cuda"
     rb"|\b(?:swift|litgpt|tune|trl|yolo)\b"

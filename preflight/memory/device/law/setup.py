@@ -22,7 +22,6 @@ from preflight.vocabulary.values import Unknown, missing
 RANKED = ("lora", "rslora", "dora", "adalora", "loha", "lokr")
 """Methods of peft that adapt linear layers."""
 
-
 Terms: TypeAlias = "tuple[tuple[int, Mapping[str, int]], ...]"
 """(coefficient, {dimension: power}) summed: elements in the dtype that the model computes in."""
 

@@ -19,7 +19,6 @@ from preflight.vocabulary.optimizer import Copies, Optimizer, Params, Step, adde
 MIN_8BIT_ELEMENTS = 4096
 BLOCK_8BIT = 256
 
-
 _PLAIN: dict[str, Copies] = {
     # foreach: the list exp_avg_sq_sqrt; for-loop: the root, and the quotient, assigned to denom
     "adamw": Copies(2, 1, 2, 1),

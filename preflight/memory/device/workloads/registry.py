@@ -39,7 +39,6 @@ KINDS: tuple[type[Workload], ...] = (
 )
 """Every kind, asked in this order whether a model is its own; the last one takes any."""
 
-
 _STATED = ("knows", "resolve", "wire", "filed")
 """The methods that each kind of `Workload` must define."""
 

@@ -20,7 +20,6 @@ from preflight.vocabulary.values import Unknown
 SAME_CODE = {"xlm-roberta": "roberta", "mistral": "llama", "camembert": "roberta", "deberta_v2": "deberta-v2"}
 """Architectures whose tape is another's, event by event (mistral: within its sliding window)."""
 
-
 FUSED = (0.0, 0.03)
 """q, k and v, or gate and up, in one product: Phi-3's law against Llama's at one set of dimensions asks for 0 to 3.1 %
 more over full training and LoRA, plain and mixed, with and without checkpointing
