@@ -138,6 +138,8 @@ class Study:
     """What was read, the file that starts everything first."""
     links: tuple[Link, ...] = field(default=(), repr=False)
     """The links that were followed, outermost first."""
+    same: tuple[Study, ...] = field(default=(), repr=False)
+    """Other launches of the same job, for which this study stands."""
 
     @property
     def combinations(self) -> int | None:
