@@ -119,8 +119,10 @@ def command(
     if diff:
         changes = "".join(text for _, text in runs)
         streams.show(changes, "patch")
+        kept.said_all()
         return 2 if status == 2 else int(bool(changes))
     _print(outcome, output_format, explain, from_hook)
+    kept.said_all()
     return status
 
 

@@ -26,12 +26,12 @@ OWN_PACKAGE = "preflight_rules"
 """The rules of this repository: an entry point like any other, unless preflight runs out of a checkout."""
 
 OWN = {
-    "unreadable-file": "A file that was named cannot be read as text.",
-    "invalid-config": "A configuration is malformed, or a value in it has the wrong shape.",
-    "internal-error": "preflight itself failed on a file or in a rule; the rest was checked.",
-    "unused-ignore": "A `# preflight: ignore` comment takes nothing out.",
-    "time-limit": "The time limit was over before everything was checked.",
-    "stale-baseline": "The baseline lists a finding that is gone.",
+    "unreadable-file": "A file that was named cannot be read as text",
+    "invalid-config": "A configuration is malformed, or a value in it has the wrong shape",
+    "internal-error": "preflight itself failed on a file or in a rule; the rest was checked",
+    "unused-ignore": "A `# preflight: ignore` comment leaves no finding out",
+    "time-limit": "The time limit was over before everything was checked",
+    "stale-baseline": "The baseline lists a finding that is gone",
 }
 """Rules of the engine itself: they speak of the check, not of a study."""
 

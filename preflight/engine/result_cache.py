@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -41,15 +42,17 @@ class Run:
 
     def __init__(self, path: str, question: dict[str, Any]) -> None:
         self.path, self.question = path, question
+        self.complete = False
+        self.started = time.time_ns()
         self.record = observed.start()
         self.shown: Shown = streams.listen()
 
     def keep(self, status: int) -> None:
         """Keeps the output of this run, if the same run would give the same output."""
-        if status not in _SAYS or self.record.flaws:
+        if status not in _SAYS or not self.complete or self.record.flaws:
             return
-        packages = _observe_code()
-        answer = {"packages": packages, "code": _code(packages), "shown": self.shown, "status": status}
+        packages = _observe_code(self.started)
+        answer = {"packages": packages, "code": _code(packages, self.started), "shown": self.shown, "status": status}
         observed.stop()
         if not self.record.flaws:
             _write(self.path, self.question, answer, self.record.notes)
@@ -105,6 +108,12 @@ def end(status: int) -> None:
     if _run is not None:
         with suppress(OSError):
             _run.keep(status)
+
+
+def said_all() -> None:
+    """The check came to its end. `--help` ends with status 0, too, and says what this module does not hear."""
+    if _run is not None:
+        _run.complete = True
 
 
 def refused() -> str:
@@ -179,9 +188,10 @@ def _look(stream: Any) -> list[object] | None:
 # --- the code that answers --------------------------------------------------------------------------------------------
 
 
-def _observe_code() -> list[str]:
+def _observe_code(started: int) -> list[str]:
     """Notes the modules that were imported, and the directories in which others would be found; the packages of
-    preflight itself are given back, to be compared as a whole."""
+    preflight itself are given back, to be compared as a whole. A file that changed since the start of the run is a
+    flaw: nobody knows which of its contents was imported."""
     packages = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     rules = getattr(sys.modules.get("preflight_rules"), "__path__", None)
     packages += list(rules) if rules else []
@@ -191,19 +201,20 @@ def _observe_code() -> list[str]:
         if not isinstance(file, str) or any(import_path.inside(file, package) for package in packages):
             continue
         if not file.startswith(library) or f"{os.sep}site-packages{os.sep}" in file:
-            observed.depends_on(file)
+            observed.depends_on(file, started)
     for entry in sys.path:
         if not observed.is_dir(entry):
             observed.depends_on(entry)
             continue
         for name, _ in observed.entries(entry):
             if name.endswith((".dist-info", ".egg-info")):
-                observed.depends_on(os.path.join(entry, name, "entry_points.txt"))
+                observed.depends_on(os.path.join(entry, name, "entry_points.txt"), started)
     return packages
 
 
-def _code(packages: Sequence[str]) -> str:
-    """A hash of the names, sizes and times of all files of preflight: of its code, its tables and its laws."""
+def _code(packages: Sequence[str], started: int | None = None) -> str:
+    """A hash of the names, sizes and times of all files of preflight: of its code, its tables and its laws. A file that
+    changed since the start of a run is a flaw of the run."""
     found: list[str] = []
     waiting = list(packages)
     while waiting:
@@ -213,6 +224,8 @@ def _code(packages: Sequence[str]) -> str:
                     waiting += [entry.path] if entry.name != "__pycache__" else []
                 else:
                     status = entry.stat()
+                    if started is not None and observed.changed_since(status, started):
+                        observed.not_final(f"{entry.path} changed during the run")
                     found.append(f"{entry.path} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
     return sha256("\n".join(sorted(found)).encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -62,9 +62,7 @@ def build(
             raise
         except Exception as error:  # an internal error in one study must not hide the others
             skipped[chain[0].reading.path] = crashed(chain[0].reading.path, error)
-    if not project.settings.constraints:  # a constraint may speak of any setting
-        indices, studies = merged(studies)
-        kept = [kept[index] for index in indices]
+    kept, studies = _jobs(kept, studies, project)
     used = {path for study in studies for path in study.paths}
     skipped.update(_broken(kept, follower))
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
@@ -80,13 +78,14 @@ def rebuild(
     is searched: the cost does not depend on the size of the project. None if the launches are other ones now.
     """
     follower = Follower(project)
+    every = [launch for study in studies for launch in (study, *study.same)]
     launches: dict[tuple[str, ...], list[Chain]] = {}
-    for root in dict.fromkeys(study.paths[0] for study in studies):
+    for root in dict.fromkeys(launch.paths[0] for launch in every):
         for chain in follower.chains(root):
             launches.setdefault(_files(reading for step in chain for reading in step.readings), []).append(chain)
     chains = []
-    for study in studies:
-        same = launches.get(_files(study.readings))
+    for launch in every:
+        same = launches.get(_files(launch.readings))
         if not same:
             return None
         chains.append(same.pop(0))
@@ -96,7 +95,18 @@ def rebuild(
         raise
     except Exception:  # `build` says of which file, and goes on with the others
         return None
+    chains, found = _jobs(chains, found, project)
+    if [_files(study.readings) for study in found] != [_files(study.readings) for study in studies]:
+        return None
     return _concurrent(chains, found), tuple(_broken(chains, follower).values())
+
+
+def _jobs(chains: list[Chain], studies: list[Study], project: Project) -> tuple[list[Chain], list[Study]]:
+    """The launches that are studies of their own, and their studies."""
+    if project.settings.constraints:  # a constraint may speak of any setting
+        return chains, studies
+    indices, kept = merged(studies)
+    return [chains[index] for index in indices], kept
 
 
 def _files(readings: Iterable[Reading]) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """Merges options of a Hydra tree whose jobs need the same memory into one study.
 
 Every option of a group is read as the launch that would choose it. A logger, a debug option or a seed gives the same
-job as the defaults; one study represents all of them, so that one job is judged once and reported once.
+job as the defaults; one study represents all of them, so that one job is judged once and reported once. An option that
+states a value of the job itself is a study, even if the value is that of the defaults: its line has to be named, and a
+fix of the other line does not change it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from preflight.vocabulary.study import Box, Study
-from preflight.vocabulary.values import Choices, Const, Domain, Expr, Ref
+from preflight.vocabulary.values import Choices, Const, Domain, Expr, Origin, Ref
 
 CONFIGURATION = "hydra"
 """The dialect whose files start nothing by themselves: they are composed by a program."""
@@ -43,21 +45,27 @@ def _with(study: Study, others: Sequence[Study]) -> Study:
     problems = [*study.problems]
     for other in others:
         problems += [problem for problem in other.problems if problem not in problems]
-    return replace(study, paths=tuple(paths), problems=tuple(problems))
+    return replace(study, paths=tuple(paths), problems=tuple(problems), same=tuple(others))
 
 
 def _job(study: Study) -> Hashable:
-    """The values that a study's verdict depends on, without their places."""
-    facts = tuple(sorted((name, repr(fact.value)) for name, fact in study.facts.items()))
+    """What a study's verdict depends on, and the places at which it would be reported and changed."""
+    facts = tuple(sorted((name, repr(fact.value), repr(_place(fact.origin))) for name, fact in study.facts.items()))
     return study.program, tuple(_box(box) for box in study.boxes), facts
 
 
 def _box(box: Box) -> Hashable:
     fields = tuple(
-        (name, _shape(bound.expr), bound.default, bound.source, bound.setting) for name, bound in box.fields.items()
+        (name, _shape(bound.expr), _place(bound.origin), bound.default, bound.source, bound.setting)
+        for name, bound in box.fields.items()
     )
     axes = tuple((axis.name, _domain(axis.domain), axis.fields) for axis in box.memory_axes)
     return frozenset(fields), axes, tuple(sorted((name, repr(value)) for name, value in box.fixed.items()))
+
+
+def _place(origin: Origin | None) -> Hashable:
+    """Where a value is written; not the ways that lead there, which differ from option to option."""
+    return (origin.path, origin.span) if origin is not None else None
 
 
 def _domain(domain: Domain) -> Hashable:

@@ -140,11 +140,16 @@ def program(path: Path) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def depends_on(path: Path) -> None:
-    """Notes a file that this process has read in another way, by its signature alone: a module, a program."""
+def depends_on(path: Path, read_since: int | None = None) -> None:
+    """Notes a file that this process has read in another way, by its signature alone: a module, a program.
+
+    `read_since`: it was read some time after this one (time.time_ns). If it changed since, the content is not known.
+    """
     if _record is not None:
         full = _absolute(path)
         kind, status = _kind(full)
+        if read_since is not None and status is not None and changed_since(status, read_since):
+            not_final(f"{full} changed during the run")
         _record.note(full, kind, "", "=", _signature(status) if status is not None else "")
 
 
@@ -171,6 +176,11 @@ def _noted(path: Path, content: str, signature: str) -> None:
     if _record is not None:
         full = _absolute(path)
         _record.note(full, _kind(full)[0], "", content, signature)
+
+
+def changed_since(status: os.stat_result, moment: int) -> bool:
+    """Whether a file may have changed after a moment (time.time_ns), as far as times of files tell."""
+    return max(status.st_mtime_ns, status.st_ctime_ns) > moment - RESOLUTION_NS
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -234,8 +244,7 @@ def _signature(status: os.stat_result) -> str:
 
 def _settled(status: os.stat_result) -> str:
     """The signature; none if the next change might not change it."""
-    young = max(status.st_mtime_ns, status.st_ctime_ns) > time.time_ns() - RESOLUTION_NS
-    return "" if young else _signature(status)
+    return "" if changed_since(status, time.time_ns()) else _signature(status)
 
 
 def _signed(path: Path) -> str:

@@ -138,6 +138,8 @@ class Study:
     """The readings of its files, the file that starts it first."""
     links: tuple[Link, ...] = field(default=(), repr=False)
     """The links that were followed, outermost first."""
+    same: tuple[Study, ...] = field(default=(), repr=False)
+    """Other launches of the same job, for which this study stands."""
 
     @property
     def combinations(self) -> int | None:

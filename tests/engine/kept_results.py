@@ -47,7 +47,7 @@ def serve(asked):
         open(asked["anew"], "w").close()
         return analyse(*arguments)
     engine.analyse = noted
-    exec(asked["before"])
+    exec(asked["before"], globals())
     from preflight.__main__ import main
     main()
 

@@ -212,6 +212,15 @@ def test_every_question_has_its_own_answer(names: Sequence[str], server: Server,
         assert (name, server.run(root, *words, "--no-cache", **env).said) == (name, first.said)
 
 
+def test_what_ends_before_the_check_is_not_kept(server: Server, root: Path) -> None:
+    """`--help` has the status 0 of a clean check, and is written by the command line's own library."""
+    for words in (("check", "--help"), ("check", ".", "-h")):
+        first = server.run(root, *words)
+        assert first.out.startswith("Usage:")
+        assert server.run(root, *words).said == first.said
+    assert list(server.results.iterdir()) == []
+
+
 def test_what_writes_is_done_every_time(server: Server, root: Path) -> None:
     before = (root / "sweep.yaml").read_text()
     for _ in range(2):
@@ -285,26 +294,40 @@ def test_a_plugin_that_is_installed_and_changed(server: Server, root: Path, tmp_
     site = tmp_path / "site"
     site.mkdir()
     before = f"sys.path.append({str(site)!r})"
-    assert server.run(root, *CHECK, before=before).anew
-    assert not server.run(root, *CHECK, before=before).anew
+    assert server.run(root, *CHECK, settled=True, before=before).anew
+    assert not server.run(root, *CHECK, settled=True, before=before).anew
     points = {"entry_points.txt": "[preflight.rules]\nmine = mine_rules\n", "METADATA": "Name: mine\nVersion: 1\n"}
     write(site, {"mine_rules.py": RULE, **{f"mine-1.dist-info/{name}": text for name, text in points.items()}})
-    found = server.run(root, *CHECK, before=before)
+    found = server.run(root, *CHECK, settled=True, before=before)
     assert found.anew
     assert "hello" in found.out
-    assert not server.run(root, *CHECK, before=before).anew
+    assert not server.run(root, *CHECK, settled=True, before=before).anew
     (site / "mine_rules.py").write_text(RULE.replace('"hello"', '"hullo"'))
-    assert "hullo" in server.run(root, *CHECK, before=before).out
+    assert "hullo" in server.run(root, *CHECK, settled=True, before=before).out
     (site / "mine-1.dist-info" / "entry_points.txt").write_text("[other]\nmine = mine_rules\n")
-    found = server.run(root, *CHECK, before=before)
+    found = server.run(root, *CHECK, settled=True, before=before)
     assert found.anew
     assert "mine" not in found.out
+
+
+def test_code_that_changes_during_the_run(server: Server, root: Path, tmp_path: Path) -> None:
+    """What was imported says the old thing; the file's new times belong to the new one."""
+    site = tmp_path / "site"
+    points = {"entry_points.txt": "[preflight.rules]\nmine = mine_rules\n", "METADATA": "Name: mine\nVersion: 1\n"}
+    write(site, {"mine_rules.py": RULE, **{f"mine-1.dist-info/{name}": text for name, text in points.items()}})
+    before = f"sys.path.append({str(site)!r})\n"
+    text = RULE.replace('"hello"', '"hullo"')
+    late = "import preflight.engine.check as e; b = e.analyse\n"
+    late += f"def f(*x):\n    r = b(*x); open({str(site / 'mine_rules.py')!r}, 'w').write({text!r}); return r\n"
+    assert "hello" in server.run(root, *CHECK, before=f"{before}{late}e.analyse = f").out
+    assert "hullo" in server.run(root, *CHECK, before=before).out
 
 
 def test_another_version_of_preflight(server: Server, root: Path) -> None:
     server.run(root, *CHECK)
     assert server.run(root, *CHECK, before="import preflight.engine.result_cache as r; r.__version__ = '9'").anew
-    assert server.run(root, *CHECK, before="import preflight.engine.result_cache as r; r._code = lambda p: 'x'").anew
+    another = "import preflight.engine.result_cache as r; r._code = lambda *a: 'x'"
+    assert server.run(root, *CHECK, before=another).anew
 
 
 # --- what was kept is damaged, or somebody else's ---------------------------------------------------------------------

@@ -72,6 +72,30 @@ def test_without_an_override_the_fix_is_unsafe_and_names_the_others(
     assert "--unsafe-fixes" in printed
 
 
+def grouped(**options: str) -> dict[str, str]:
+    """A Hydra tree whose defaults choose `data/a`, with options beside it."""
+    program = PROGRAM.replace("cfg.batch_size", "cfg.data.batch_size").replace("cfg.grad_accum", "cfg.data.grad_accum")
+    defaults = "defaults:\n  - data: a\n  - logger: csv\n  - _self_\nmodel: bert-base-uncased\n"
+    files = {"data/a": CONFIG, "logger/csv": "name: csv\n", **options}
+    named = {f"conf/{name}.yaml": text for name, text in files.items()}
+    return {"train.py": program, "conf/config.yaml": defaults, **named}
+
+
+def test_options_of_the_same_job_keep_its_fix(project: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    root = project(grouped(**{"logger/wandb": "name: wandb\n"}))
+    _, changed = fixed(capsys, root, ".")
+    assert changed == {"conf/data/a.yaml": "batch_size: 256\ngrad_accum: 2\n"}
+
+
+def test_an_option_that_states_the_same_values_is_fixed_too(project: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    root = project(grouped(**{"data/b": f"{CONFIG}name: b\n"}))
+    _, changed = fixed(capsys, root, ".")
+    assert changed == {
+        "conf/data/a.yaml": "batch_size: 256\ngrad_accum: 2\n",
+        "conf/data/b.yaml": "batch_size: 256\ngrad_accum: 2\nname: b\n",
+    }
+
+
 CLI = """\
 import torch
 from lightning.pytorch.cli import LightningCLI

@@ -50,12 +50,15 @@ def project(root: Path, files: dict[str, str], settings: Settings | None = None)
     [
         pytest.param(JOB, 2, id="another batch"),
         pytest.param({"conf/data/twin.yaml": "batch_size: 16\nworkers: 8\n"}, 2, id="other workers"),
-        pytest.param({"run.sh": "python train.py data.batch_size=16\npython train.py data.batch_size=16\n"}, 2,
+        pytest.param({"run.sh": "python train.py\npython train.py\n"}, 2,
                      id="two launches of one job are two studies"),
         pytest.param({"run.sbatch": "#!/bin/bash\n#SBATCH --mem=1G\nsrun python train.py\n"}, 2,
                      id="a job script asks for a machine"),
         pytest.param({}, 1, id="a logger"),
-        pytest.param({"conf/data/same.yaml": "workers: 4\nbatch_size: 16\n"}, 1, id="the same values in another order"),
+        pytest.param({"conf/data/same.yaml": "workers: 4\nbatch_size: 16\n"}, 2,
+                     id="the same values on lines of its own, which have to be changed as well"),
+        pytest.param({"conf/debug/one.yaml": "# @package _global_\ndata:\n  batch_size: 16\n"}, 2,
+                     id="an override by the value of the defaults"),
         pytest.param({"conf/experiment/a.yaml": "# @package _global_\nseed: 2\n"}, 1, id="a seed"),
     ],
 )  # fmt: skip
