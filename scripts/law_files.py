@@ -16,7 +16,7 @@ from typing import Any
 from preflight.memory.device.fit.few_traces import make_of, make_sparse
 from preflight.memory.device.fit.make import CannotMake
 from preflight.memory.device.fit.subprocess import TraceError
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.store import FORMAT, LawKey, key_of, load, other_path, pack
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.law.workload import Resolved
@@ -27,7 +27,7 @@ SHIPPED_FREE = ("b", "u", "r", "w", "t", "V", "k", "o")
 """Lengths that a shipped law of a model without a family is a function of."""
 
 
-def make_shipped(resolved: Resolved, kind: str) -> Made:
+def make_shipped(resolved: Resolved, kind: str) -> MadeLaw:
     """One law, as a function of all its lengths. Raises CannotMake, TraceError, NotRegular."""
     if isinstance(resolved.workload, Embedder):  # whose law is a function of all of them in any case
         return make_of(resolved, kind, run)
@@ -68,7 +68,7 @@ def write(path: Path, data: Mapping[str, Any]) -> int:
     return len(packed)
 
 
-def filed(family: str) -> dict[str, Made]:
+def filed(family: str) -> dict[str, MadeLaw]:
     """The laws that a file of another kind than transformers' families has already."""
     path = other_path(family)
     if not path.is_file():
@@ -89,7 +89,7 @@ def make_all(
     parser.add_argument("words", nargs="*")
     parser.add_argument("--again", action="store_true", help="make what is there as well")
     options = parser.parse_args()
-    there: dict[str, dict[str, Made]] = {}  # read once: the store remembers files as it first saw them
+    there: dict[str, dict[str, MadeLaw]] = {}  # read once: the store remembers files as it first saw them
     for name, resolved, kind in asked:
         if not all(word.lower() in name.lower() for word in options.words):
             continue

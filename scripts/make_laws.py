@@ -22,7 +22,7 @@ from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.fit.make import CannotMake
 from preflight.memory.device.fit.subprocess import TraceError
 from preflight.memory.device.law.adapters import Adapters
-from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.store import FORMAT, key_text, law_path, made_by, pack, packed_laws
@@ -229,7 +229,7 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
     """All laws of a family, or the first `most` of its plans; `missing_only` keeps those that are there."""
     versions: dict[str, str] = dict(made_by(family.name)) if missing_only else {}
     there = packed_laws(family.name) if missing_only else None
-    laws: dict[str, Made] = {}
+    laws: dict[str, MadeLaw] = {}
     run = runner(versions)
     wanted = plans(family) if family.name in FULL else lean_plans(family)
     for task, kind, setup, structure in [*wanted, *adapted_plans(family), *tuned_plans(family), *dropped_plans(family)][

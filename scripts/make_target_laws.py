@@ -24,7 +24,7 @@ from preflight.memory.device.fit.make import CannotMake, verify
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import TraceError
 from preflight.memory.device.law.expand import expand
-from preflight.memory.device.law.made import Made, TraceRequest
+from preflight.memory.device.law.made import MadeLaw, TraceRequest
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.store import FORMAT, LAWS, LawKey, image_path, key_text, load, pack
 from preflight.memory.device.law.tape import NotRegular
@@ -115,14 +115,14 @@ def names() -> list[str]:
     return [*(f"{home}-{name}" for home, text in TARGETS.items() for name in text.split()), *trained]
 
 
-def laws_of(family: str) -> dict[str, Made | str]:
+def laws_of(family: str) -> dict[str, MadeLaw | str]:
     """Every law of a model by its key, or the file and key of the law that it is as well; those that are there are
     kept. Raises CannotMake, TraceError, NotRegular."""
     target = family.replace("-", ":", 1)
     image = usual_size(target)
     kinds = ("train",) if family.partition("-")[2] in TRAINED.split() else KINDS
     model = {"target": target, "kwargs": {}, "task": "image-classification", "image_size": image}
-    made: dict[str, Made | str] = {}
+    made: dict[str, MadeLaw | str] = {}
     for name, (weights, autocast) in PRECISIONS.items():
         setup = Setup(weights, autocast)
         for kind in KINDS:
@@ -148,10 +148,10 @@ def key_of(kind: str, setup: Setup, side: str) -> str:
     return key_text("image-classification", kind, setup, {}, side)
 
 
-def at_all_sides(family: str, model: Mapping[str, Any], kind: str, setup: Setup) -> dict[str, Made | str]:
+def at_all_sides(family: str, model: Mapping[str, Any], kind: str, setup: Setup) -> dict[str, MadeLaw | str]:
     """The law of any side, under a key of its own and, by reference, under those of the sides. Raises CannotMake."""
     key = key_of(kind, setup, ANY)
-    law: Made | str | None = load(LawKey(family, key)) or twin_of(family, key, model, kind, setup)
+    law: MadeLaw | str | None = load(LawKey(family, key)) or twin_of(family, key, model, kind, setup)
     if law is None:
         law = make_at_sides(model, kind, setup, run)
         check_at_own_side(law, family, key_of(kind, setup, f"image={model['image_size']}"), model["image_size"])
@@ -159,7 +159,7 @@ def at_all_sides(family: str, model: Mapping[str, Any], kind: str, setup: Setup)
     return {key: law, **{key_of(kind, setup, f"image={side}"): target for side in sides()}}
 
 
-def check_at_own_side(law: Made, family: str, key: str, side: int) -> None:
+def check_at_own_side(law: MadeLaw, family: str, key: str, side: int) -> None:
     """Where a law of the model's own side is there, the law of any side comes to it. Raises CannotMake."""
     there = load(LawKey(family, key)) if side in sides() else None
     if there is None:
@@ -201,7 +201,7 @@ def make_one(family: str, again: bool = False) -> str:
         made = laws_of(family)
     except (CannotMake, TraceError, NotRegular) as error:
         return f"{family}: not made: {str(error)[:200]}"
-    body = pack({key: law for key, law in made.items() if isinstance(law, Made)})
+    body = pack({key: law for key, law in made.items() if isinstance(law, MadeLaw)})
     body["laws"] |= {key: law for key, law in made.items() if isinstance(law, str)}
     size = write(image_path(family), {"format": FORMAT, "family": family, "made_by": versions(LIBRARIES), **body})
     return f"{family}: {len(made)} laws, {size} bytes, {time.perf_counter() - start:.0f} s"

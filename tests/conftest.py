@@ -44,7 +44,7 @@ def verdicts_and_errors_agree() -> Iterator[None]:
     everything = registry.enabled(Settings(), (), (), registry.rules())
     analyse = engine.analyse
 
-    def agreeing(project: Project, asked: engine.Setup) -> engine.Analysis:
+    def agreeing(project: Project, asked: engine.CheckSetup) -> engine.Analysis:
         found = analyse(project, asked)
         if {rule.name for rule in asked.rules} >= everything - registry.OWN.keys():
             assert list(disagreements(found.studies, found.findings)) == []

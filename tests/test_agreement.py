@@ -14,7 +14,7 @@ from folders import Write
 
 from preflight.engine import registry
 from preflight.engine.agreement import disagreements, exceeding
-from preflight.engine.check import Options, analyse, setup
+from preflight.engine.check import CheckOptions, analyse, setup
 from preflight.engine.files import Batch, batches
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.rule import Example
@@ -193,7 +193,7 @@ def test_estimate_says_what_check_says(project: Write) -> None:
 
 def analysed(root: Path, path: str, gpu: str):  # type: ignore[no-untyped-def]
     [batch] = batches([path], root, from_hook=False)
-    return analyse(*setup(batch, Options(gpu=gpu), root))
+    return analyse(*setup(batch, CheckOptions(gpu=gpu), root))
 
 
 def test_a_verdict_without_an_error_and_an_error_without_a_verdict_are_seen(project: Write) -> None:
@@ -222,7 +222,7 @@ def examples() -> Iterator[Example]:
 
 
 def agrees(batch: Batch, gpu: str) -> None:
-    found = analyse(*setup(batch, Options(gpu=gpu), batch.root))
+    found = analyse(*setup(batch, CheckOptions(gpu=gpu), batch.root))
     assert list(disagreements(found.studies, found.findings)) == [], (batch.named, gpu)
 
 

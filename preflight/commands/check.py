@@ -12,7 +12,7 @@ import click
 from preflight.commands.options import STATED, parse_set, progress_of, set_option, time_options, trust_option
 from preflight.engine import result_cache as kept
 from preflight.engine.baseline import Baseline, record
-from preflight.engine.check import Options, check, outcome_of, setup
+from preflight.engine.check import CheckOptions, check, outcome_of, setup
 from preflight.engine.files import Batch, batches
 from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render, streams
 from preflight.reports.outputs import write_output
@@ -98,7 +98,7 @@ def command(
         streams.complain(f"preflight: no result is kept: {kept.refused()}")
     cwd = Path.cwd()
     progress = progress_of(time_limit, quiet)
-    options = Options(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, progress)
+    options = CheckOptions(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, progress)
     old = Baseline.of(baseline, cwd) if baseline is not None else None
     view = old.new if old is not None else _same
     fixing = "diff" if diff else "write" if fix or unsafe_fixes else ""
@@ -146,7 +146,7 @@ def _same(report: Report) -> Report:
 
 
 def _run(
-    batch: Batch, options: Options, cwd: Path, view: Callable[[Report], Report], fixing: str, unsafe: bool
+    batch: Batch, options: CheckOptions, cwd: Path, view: Callable[[Report], Report], fixing: str, unsafe: bool
 ) -> tuple[Report, str]:
     """The report of one project after its fixes; with `diff`, the report before them and the diff."""
     project, asked = setup(batch, options, cwd)

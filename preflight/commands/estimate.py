@@ -35,7 +35,7 @@ from preflight.vocabulary.values import Value, brief
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from preflight.vocabulary.estimates import Moment
+    from preflight.vocabulary.estimates import StepMoment
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EstimateRequest:
     """The options about the job on the command line."""
 
     overrides: dict[str, Value]
@@ -98,7 +98,7 @@ def command(
         raise UsageError("--measured: no process takes 0 bytes")
     progress = progress_of(time_limit, quiet)
     with progress.shown(f"estimating {target}"):
-        subject = _subject(target, Asked(overrides, gpu, trust, progress))
+        subject = _subject(target, EstimateRequest(overrides, gpu, trust, progress))
         found = subject.estimate(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
@@ -141,7 +141,7 @@ def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
     return (*notes, subject.note) if subject.note else notes
 
 
-def _moments(subject: Subject, found: Estimates) -> tuple[Moment, ...]:
+def _moments(subject: Subject, found: Estimates) -> tuple[StepMoment, ...]:
     """The moments of the step that the estimate replayed; empty if it replayed none."""
     if found.device is None or found.device.lower_bound:
         return ()
@@ -173,7 +173,7 @@ def _smallest(found: Estimates) -> str:
     return gpu.name if gpu is not None else ""
 
 
-def _subject(target: str, asked: Asked) -> Subject:
+def _subject(target: str, asked: EstimateRequest) -> Subject:
     """The job that TARGET names. Raises UsageError."""
     path = Path(target)
     if path.is_dir():
@@ -190,7 +190,7 @@ def _subject(target: str, asked: Asked) -> Subject:
     return _configuration(path, asked)
 
 
-def _model(name: str, asked: Asked) -> Subject:
+def _model(name: str, asked: EstimateRequest) -> Subject:
     from preflight.memory.device.law import catalogue
     from preflight.memory.device.resolve import target_of
 
@@ -205,7 +205,7 @@ def _model(name: str, asked: Asked) -> Subject:
     return _of_values({"model.name": name, **known, **asked.overrides}, asked, Path.cwd())
 
 
-def _of_values(values: dict[str, object], asked: Asked, source: Path) -> Subject:
+def _of_values(values: dict[str, object], asked: EstimateRequest, source: Path) -> Subject:
     """The subject of Job fields that `source` states, under the settings of the current directory.
 
     Raises UsageError for a value that its field does not accept.
@@ -260,13 +260,13 @@ def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
     return gpu_named(default, "tool.preflight.gpu") if default is not None else None
 
 
-def _configuration(path: Path, asked: Asked) -> Subject:
+def _configuration(path: Path, asked: EstimateRequest) -> Subject:
     """The worst combination of the study of a job file."""
-    from preflight.engine.check import Options, analyse, setup
+    from preflight.engine.check import CheckOptions, analyse, setup
     from preflight.engine.files import batches
 
     batch = batches([str(path)], Path.cwd(), from_hook=False)[0]
-    options = Options(gpu=asked.gpu, set=asked.overrides, trust=asked.trust, progress=asked.progress)
+    options = CheckOptions(gpu=asked.gpu, set=asked.overrides, trust=asked.trust, progress=asked.progress)
     project, question = setup(batch, options, Path.cwd(), rules=False)
     found = analyse(project, question)
     if not found.studies:

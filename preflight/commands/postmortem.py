@@ -46,7 +46,7 @@ def command(
     Exit status: 1 if a cause was found, 0 if the logs have none, 2 if something cannot be read.
     """
     from preflight.commands.check import internal_error
-    from preflight.engine.check import Options
+    from preflight.engine.check import CheckOptions
     from preflight.postmortem import plain, text
     from preflight.postmortem.reading import logs as expanded
     from preflight.postmortem.run import postmortem
@@ -57,7 +57,7 @@ def command(
             raise UsageError("name the logs of the job that died, or its SLURM number with --job-id")
         logs = ("-",)
     cwd = Path.cwd()
-    options = Options(gpu, machine, parse_set(assignments))
+    options = CheckOptions(gpu, machine, parse_set(assignments))
     found = postmortem(expanded(logs), config, job_id, options, cwd, lambda reports: _outcome(reports, cwd))
     if output_format == "json":
         streams.show(plain.render(found), "json")

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from preflight.documents.directives import Directive, Ignored, read_directives
-from preflight.documents.shell_reader import Assignment, Command, Reader
+from preflight.documents.shell_reader import Assignment, ShellCommand, ShellReader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_words import Words
 from preflight.vocabulary.text import DocumentError, Source
@@ -47,13 +47,13 @@ class BashDocument:
     source: Source
     text: ShellText
     assignments: tuple[Assignment, ...] = ()
-    commands: tuple[Command, ...] = ()
+    commands: tuple[ShellCommand, ...] = ()
     heredocs: tuple[Span, ...] = ()
 
     @property
-    def steps(self) -> list[Assignment | Command]:
+    def steps(self) -> list[Assignment | ShellCommand]:
         """Assignments and commands in the order of the text."""
-        steps: list[Assignment | Command] = [*self.assignments, *self.commands]
+        steps: list[Assignment | ShellCommand] = [*self.assignments, *self.commands]
         return sorted(steps, key=lambda step: step.span.start)
 
     @cached_property
@@ -123,7 +123,7 @@ def _parse(source: Source, text: ShellText) -> BashDocument:
     if text.text.count("|") > MAX_PIPES:
         raise DocumentError(f"it has more than {MAX_PIPES:,} pipes", Span(0, 0))
     tree = _tree(text.text.replace("\r\n", " \n").encode("utf-8", "replace"))
-    reader = Reader(Words(ShellText(text.path, text.text.replace("\r\n", " \n"), text.offsets, text.holes)))
+    reader = ShellReader(Words(ShellText(text.path, text.text.replace("\r\n", " \n"), text.offsets, text.holes)))
     reader.statements(tree.root_node, (), False, 0)
     reader.finish()
     return BashDocument(source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from preflight.documents.scalars import Version
-from preflight.documents.tree import Found, Item, Node, entries
+from preflight.documents.tree import FoundNode, TreeItem, TreeNode, entries
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Route, Span, Unknown, Value
 
@@ -35,20 +35,20 @@ class TreeDocument:
     """
 
     source: Source
-    root: Node
+    root: TreeNode
     language: Literal["yaml", "json"]
     version: Version
     problems: tuple[Note, ...] = ()
-    _index: dict[int, dict[str, tuple[Item, tuple[Span, ...]]]] = field(default_factory=dict, repr=False)
+    _index: dict[int, dict[str, tuple[TreeItem, tuple[Span, ...]]]] = field(default_factory=dict, repr=False)
 
-    def find(self, route: Route) -> Found:
+    def find(self, route: Route) -> FoundNode:
         """The item at a route, and how it is reached."""
-        found = Found(Item(self.root))
+        found = FoundNode(TreeItem(self.root))
         for step in route:
             found = self._step(found, step, route)
         return found
 
-    def _step(self, found: Found, step: str | int, route: Route) -> Found:
+    def _step(self, found: FoundNode, step: str | int, route: Route) -> FoundNode:
         node = found.node
         if node.kind == "map" and isinstance(step, str):
             entry = self._entries(node).get(step)
@@ -58,17 +58,17 @@ class TreeDocument:
             return self._inner(found, node.items[step], ())
         raise KeyError(route)
 
-    def _entries(self, node: Node) -> dict[str, tuple[Item, tuple[Span, ...]]]:
+    def _entries(self, node: TreeNode) -> dict[str, tuple[TreeItem, tuple[Span, ...]]]:
         """The entries of a mapping by key, cached."""
         if id(node) not in self._index:
             found = entries(node, merges=self.language == "yaml")
             self._index[id(node)] = {name: (item, places) for name, item, places in found}
         return self._index[id(node)]
 
-    def _inner(self, found: Found, item: Item, places: tuple[Span, ...]) -> Found:
+    def _inner(self, found: FoundNode, item: TreeItem, places: tuple[Span, ...]) -> FoundNode:
         aliases = (*found.aliases, *places, *((item.alias,) if item.alias is not None else ()))
         shared = found.shared or bool(places) or item.alias is not None or item.value.shared
-        return Found(item, found.node, aliases, shared)
+        return FoundNode(item, found.node, aliases, shared)
 
     def value(self, route: Route = ()) -> Value:
         """The value at a route: scalars, tuples and dicts."""
@@ -110,7 +110,7 @@ class TreeDocument:
         raise NotImplementedError
 
 
-def _value(node: Node, merges: bool) -> Value:
+def _value(node: TreeNode, merges: bool) -> Value:
     if node.kind == "scalar" or isinstance(node.value, Unknown):
         return node.value
     if node.kind == "list":
@@ -118,7 +118,7 @@ def _value(node: Node, merges: bool) -> Value:
     return {name: _value(item.value, merges) for name, item, _ in entries(node, merges)}
 
 
-def _routes(node: Node, route: Route, merges: bool) -> Iterator[Route]:
+def _routes(node: TreeNode, route: Route, merges: bool) -> Iterator[Route]:
     if node.kind == "scalar" or not node.items:
         yield route
     elif node.kind == "list":

@@ -6,7 +6,7 @@ import re
 from json import JSONDecodeError, JSONDecoder
 
 from preflight.documents.document import Note, TreeDocument
-from preflight.documents.tree import Item, Node
+from preflight.documents.tree import TreeItem, TreeNode
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Span
 
@@ -57,7 +57,7 @@ class _Scanner:
         assert match is not None
         return match.end()
 
-    def value(self, at: int, depth: int) -> Node:
+    def value(self, at: int, depth: int) -> TreeNode:
         self.count += 1
         if depth > MAX_DEPTH:
             raise self.error(f"it is nested more than {MAX_DEPTH} levels deep", at)
@@ -70,14 +70,14 @@ class _Scanner:
             return self.collection(at, depth, "list", "]")
         return self.string(at) if char == '"' else self.word(at)
 
-    def string(self, at: int) -> Node:
+    def string(self, at: int) -> TreeNode:
         try:
             value, end = _DECODER.raw_decode(self.text, at)
         except JSONDecodeError as error:
             raise self.error(error.msg, error.pos) from None
-        return Node("scalar", at, end, at, '"', value, value)
+        return TreeNode("scalar", at, end, at, '"', value, value)
 
-    def word(self, at: int) -> Node:
+    def word(self, at: int) -> TreeNode:
         match = _NUMBER.match(self.text, at)
         if match is not None:
             text = match.group()
@@ -85,18 +85,18 @@ class _Scanner:
                 number = float(text) if match[1] or match[2] else int(text)
             except ValueError:
                 raise self.error("the number is too long", at) from None
-            return Node("scalar", at, match.end(), at, "", number, text)
+            return TreeNode("scalar", at, match.end(), at, "", number, text)
         sign = self.text.startswith("-", at)
         match = _WORD.match(self.text, at + sign)
         text = self.text[at : match.end()] if match else ""
         if text not in _WORDS:
             found = repr(text or self.text[at : at + 1]) if at < len(self.text) else "the end of the file"
             raise self.error(f"a value was expected, found {found}", at)
-        return Node("scalar", at, at + len(text), at, "", _WORDS[text], text)
+        return TreeNode("scalar", at, at + len(text), at, "", _WORDS[text], text)
 
-    def collection(self, at: int, depth: int, kind: str, closing: str) -> Node:
-        node = Node("map" if kind == "map" else "list", at, at, at, "flow")
-        seen: dict[object, Node] = {}
+    def collection(self, at: int, depth: int, kind: str, closing: str) -> TreeNode:
+        node = TreeNode("map" if kind == "map" else "list", at, at, at, "flow")
+        seen: dict[object, TreeNode] = {}
         here = self.space(at + 1)
         if self.text[here : here + 1] == closing:
             node.end = here + 1
@@ -115,7 +115,7 @@ class _Scanner:
                 raise self.error(f"',' or '{closing}' was expected", here)
             here = self.space(here + 1)
 
-    def item(self, at: int, depth: int, kind: str) -> tuple[Item, int]:
+    def item(self, at: int, depth: int, kind: str) -> tuple[TreeItem, int]:
         key = None
         if kind == "map":
             if self.text[at : at + 1] != '"':
@@ -126,9 +126,9 @@ class _Scanner:
                 raise self.error("':' was expected", colon)
             at = self.space(colon + 1)
         value = self.value(at, depth + 1)
-        return Item(value, key), value.end
+        return TreeItem(value, key), value.end
 
-    def check_key(self, key: Node, seen: dict[object, Node]) -> None:
+    def check_key(self, key: TreeNode, seen: dict[object, TreeNode]) -> None:
         first = seen.setdefault(key.value, key)
         if first is not key:
             line = self.source.line_column(first.start)[0]

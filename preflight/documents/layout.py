@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.documents.tree import Item, Node
+from preflight.documents.tree import TreeItem, TreeNode
 from preflight.vocabulary.text import CannotEdit, Edit, Source
 from preflight.vocabulary.values import Span
 
 
-def item_end(item: Item) -> int:
+def item_end(item: TreeItem) -> int:
     """Where an item's text ends."""
     return item.alias.end if item.alias is not None else item.value.end
 
 
-def item_start(item: Item) -> int:
+def item_start(item: TreeItem) -> int:
     """Where an item's text starts, anchor and tag included."""
     return item.alias.start if item.alias is not None else item.value.outer
 
@@ -61,7 +61,7 @@ def newline_of(text: str, at: int) -> str:
 # --- cutting out ----------------------------------------------------------------------------------------------------
 
 
-def block_items(text: str, node: Node, kept: Sequence[int]) -> list[Span]:
+def block_items(text: str, node: TreeNode, kept: Sequence[int]) -> list[Span]:
     """Spans to delete so that only the `kept` items of a block list stay: whole lines with their comments."""
     dashes: list[int] = []
     for index in range(len(node.items)):
@@ -88,7 +88,7 @@ def block_items(text: str, node: Node, kept: Sequence[int]) -> list[Span]:
     return spans
 
 
-def flow_items(text: str, node: Node, kept: Sequence[int]) -> list[Span]:
+def flow_items(text: str, node: TreeNode, kept: Sequence[int]) -> list[Span]:
     """Spans to delete so that only the `kept` items of a flow list stay, with their commas and comments."""
     last_kept, last = kept[-1], len(node.items) - 1
     commas = [_comma(text, item_end(item)) for item in node.items]
@@ -123,14 +123,14 @@ def _comma(text: str, at: int) -> int | None:
     return at if text[at : at + 1] == "," else None
 
 
-def _alone(text: str, item: Item, comma: int | None) -> bool:
+def _alone(text: str, item: TreeItem, comma: int | None) -> bool:
     """Whether no other item is on the lines of this item."""
     start, end = item_start(item), item_end(item) if comma is None else comma + 1
     rest = text[end : line_end(text, end)].strip()
     return not text[line_start(text, start) : start].strip() and (not rest or rest.startswith("#"))
 
 
-def _flow_item(text: str, item: Item, comma: int | None) -> Span:
+def _flow_item(text: str, item: TreeItem, comma: int | None) -> Span:
     start, end = item_start(item), item_end(item) if comma is None else comma + 1
     if _alone(text, item, comma):
         return Span(line_start(text, start), next_line(text, end))
@@ -157,7 +157,7 @@ def _united(spans: list[Span]) -> list[Span]:
 # --- putting in -----------------------------------------------------------------------------------------------------
 
 
-def block_entry(source: Source, item: Item, entry: str) -> Edit:
+def block_entry(source: Source, item: TreeItem, entry: str) -> Edit:
     """The edit that puts `key: value` on a new line behind an entry of a block mapping."""
     text, key = source.text, item.key
     assert key is not None
@@ -172,7 +172,7 @@ def block_entry(source: Source, item: Item, entry: str) -> Edit:
     return Edit(source.path, Span(at, at), f"{newline}{indent}{entry}")
 
 
-def flow_entry(source: Source, item: Item, entry: str) -> Edit:
+def flow_entry(source: Source, item: TreeItem, entry: str) -> Edit:
     """The edit that puts `key: value` behind an entry of a flow mapping, on a new line if that entry starts one."""
     text, key = source.text, item.key
     assert key is not None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ShellBlock:
     """A block around a command: `kind` is loop, conditional, function or subshell.
 
     The `name` is the variable of a `for` loop or the name of a function; `words` is the list of a `for` loop.
@@ -41,18 +41,18 @@ class Assignment:
     append: bool = False
     index: Expr | None = None
     default: bool = False
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[ShellBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """A simple command: its words (the first is the program), and the assignments before it (`A=1 python x.py`)."""
 
     words: tuple[ShellWord, ...]
     span: Span
     environment: tuple[Assignment, ...] = ()
     background: bool = False
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[ShellBlock, ...] = ()
 
     @property
     def name(self) -> str | None:
@@ -61,23 +61,23 @@ class Command:
 
 
 @dataclass
-class Reader:
+class ShellReader:
     """Walks the syntax tree once and records for every step the blocks around it."""
 
     words: Words
     assignments: list[Assignment] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
+    commands: list[ShellCommand] = field(default_factory=list)
     heredocs: list[Span] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
 
-    def statements(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
+    def statements(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
         """Every statement below a node. `&` belongs to the statement before it."""
         children = node.children
         for index, child in enumerate(children):
             after = children[index + 1].type if index + 1 < len(children) else ""
             self.statement(child, blocks, background or after == "&", depth + 1)
 
-    def statement(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
+    def statement(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
         if depth > MAX_DEPTH * 3:
             return
         kind = node.type
@@ -100,7 +100,7 @@ class Reader:
         elif node.is_named and kind not in ("comment", "heredoc_redirect", "file_redirect", "test_command"):
             self.statements(node, blocks, background, depth)
 
-    def substituted(self, node: Node, blocks: tuple[Block, ...], depth: int) -> None:
+    def substituted(self, node: Node, blocks: tuple[ShellBlock, ...], depth: int) -> None:
         """Commands in `$(...)` that submit a job and print its number: `ID=$(wandb sweep s.yaml)`."""
         queue = list(node.named_children)
         while queue:
@@ -110,7 +110,7 @@ class Reader:
             elif _SUBMITS.search(self.words.source(child)):
                 self.statements(child, blocks, False, depth + 1)
 
-    def listed(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
+    def listed(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
         """`a && b || c`: the command behind `&&` is expected to run, unless the first command is a test. The command
         behind `||` is not. The grammar nests to the left."""
         chain: list[tuple[str, Node]] = []
@@ -121,10 +121,10 @@ class Reader:
         asks = node.type in ("test_command", "negated_command") or self.words.source(node).split()[:1] in _QUESTIONS
         for operator, child in reversed(chain):
             certain = operator == "&&" and not asks
-            inner = blocks if certain else (*blocks, Block("conditional", self.words.span(child)))
+            inner = blocks if certain else (*blocks, ShellBlock("conditional", self.words.span(child)))
             self.statement(child, inner, background, depth + 1)
 
-    def block(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
+    def block(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
         kind, span, name = _BLOCKS[node.type], self.words.span(node), ""
         words: tuple[ShellWord, ...] = ()
         body = list(node.named_children)
@@ -139,12 +139,12 @@ class Reader:
         elif node.type == "if_statement":
             self.statement(body[0], blocks, background, depth + 1)  # the test itself always runs
             body = body[1:]
-        inner = (*blocks, Block(kind, span, name, words))
+        inner = (*blocks, ShellBlock(kind, span, name, words))
         for child in body:
             self.statement(child, inner, background, depth + 1)
 
     def _loop_variable(
-        self, name: str, words: tuple[ShellWord, ...], node: Node, blocks: tuple[Block, ...], span: Span
+        self, name: str, words: tuple[ShellWord, ...], node: Node, blocks: tuple[ShellBlock, ...], span: Span
     ) -> Assignment:
         single = len(words) == 1 and not words[0].splits
         place = self.words.text.origin(*self.words.bounds(node), False)
@@ -153,7 +153,7 @@ class Reader:
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def redirected(self, node: Node, blocks: tuple[Block, ...], background: bool, depth: int) -> None:
+    def redirected(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
         self.heredocs += self._heredocs(node)
         for child in node.named_children:
             target = child.named_children[-1] if child.type == "file_redirect" and child.named_children else None
@@ -178,7 +178,7 @@ class Reader:
                 start = self.words.text.text.rfind("\n", 0, start) + 1
                 yield self.words.text.span(start, end)
 
-    def command(self, node: Node, blocks: tuple[Block, ...], background: bool) -> None:
+    def command(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool) -> None:
         own: list[Assignment] = []
         words: list[ShellWord] = []
         children = node.named_children
@@ -196,7 +196,7 @@ class Reader:
         if not words:
             return
         start = min([words[0].span.start, *(assignment.span.start for assignment in own)])
-        command = Command(tuple(words), Span(start, words[-1].span.end), tuple(own), background, blocks)
+        command = ShellCommand(tuple(words), Span(start, words[-1].span.end), tuple(own), background, blocks)
         self.commands.append(command)
         self._assigned_by(command)
 
@@ -206,14 +206,14 @@ class Reader:
         gap = self.words.text.text[self.words.bounds(node)[1] : self.words.bounds(following[0])[0]]
         return "\n" in gap.replace("\\\n", "")
 
-    def defaults(self, blocks: tuple[Block, ...]) -> None:
+    def defaults(self, blocks: tuple[ShellBlock, ...]) -> None:
         """Variables that a `${X:=d}` in the last command or assignment sets."""
         for name, expr in self.words.assigned:
             span = expr.origin.span if expr.origin is not None else Span(0, 0)
             self.assignments.append(Assignment(name, expr, span, default=True, blocks=blocks))
         self.words.assigned.clear()
 
-    def _assigned_by(self, command: Command) -> None:
+    def _assigned_by(self, command: ShellCommand) -> None:
         """Variables that a command sets: `read A`, and `export A` if the grammar reads it as a command."""
         if command.name in ("read", "mapfile", "readarray", "getopts"):
             for word in command.words[1:]:
@@ -226,12 +226,12 @@ class Reader:
 
     # --- assignments --------------------------------------------------------------------------------------------------
 
-    def assign(self, node: Node, blocks: tuple[Block, ...], exported: bool = False) -> None:
+    def assign(self, node: Node, blocks: tuple[ShellBlock, ...], exported: bool = False) -> None:
         assignment = replace(self.assignment(node, blocks), exported=exported)
         self.defaults(blocks)
         self.assignments.append(assignment)
 
-    def assignment(self, node: Node, blocks: tuple[Block, ...]) -> Assignment:
+    def assignment(self, node: Node, blocks: tuple[ShellBlock, ...]) -> Assignment:
         head, span = node.named_children[0], self.words.span(node)
         values = node.named_children[1:]
         index = None
@@ -259,7 +259,7 @@ class Reader:
         items = tuple(Op("words", (word.expr,), word.origin) if word.splits else word.expr for word in words)
         return Op("tuple", items, origin)
 
-    def declare(self, node: Node, blocks: tuple[Block, ...]) -> None:
+    def declare(self, node: Node, blocks: tuple[ShellBlock, ...]) -> None:
         keyword = node.children[0].type
         options = [self.words.source(child) for child in node.named_children if child.type == "word"]
         exported = keyword == "export" or any(option.startswith("-") and "x" in option for option in options)

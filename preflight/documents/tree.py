@@ -12,16 +12,16 @@ Kind = Literal["scalar", "list", "map"]
 
 
 @dataclass(slots=True, eq=False)
-class Item:
+class TreeItem:
     """One entry of a collection. `alias` is the place of `*name` if the value is an alias."""
 
-    value: Node
-    key: Node | None = None
+    value: TreeNode
+    key: TreeNode | None = None
     alias: Span | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class TreeNode:
     """A value: `start` to `end` is its text without anchor and tag (`outer` is their start).
 
     `style`: "" plain, "'", '"', "|", ">" for scalars; "flow" or "block" for collections ("pair" for `[a: 1]`).
@@ -35,7 +35,7 @@ class Node:
     style: str
     value: Value = None
     text: str = ""
-    items: list[Item] = field(default_factory=list)
+    items: list[TreeItem] = field(default_factory=list)
     anchor: str | None = None
     shared: bool = False
     size: int = 1
@@ -47,37 +47,37 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNode:
     """The item at a route, and the way to it."""
 
-    item: Item
-    parent: Node | None = None
+    item: TreeItem
+    parent: TreeNode | None = None
     aliases: tuple[Span, ...] = ()
     """Places of the aliases (and merge keys) on the way, the outermost first."""
     shared: bool = False
 
     @property
-    def node(self) -> Node:
+    def node(self) -> TreeNode:
         return self.item.value
 
 
-def key_name(key: Node) -> str:
+def key_name(key: TreeNode) -> str:
     """A mapping key as routes spell it: the value of a string, the text of anything else (`1`, `on`)."""
     return key.value if isinstance(key.value, str) else key.text
 
 
-def is_merge(key: Node) -> bool:
+def is_merge(key: TreeNode) -> bool:
     """Whether the key is a merge key, `<<` without quotes."""
     return key.kind == "scalar" and not key.style and key.text == "<<"
 
 
-def entries(node: Node, merges: bool = True) -> Iterator[tuple[str, Item, tuple[Span, ...]]]:
+def entries(node: TreeNode, merges: bool = True) -> Iterator[tuple[str, TreeItem, tuple[Span, ...]]]:
     """The effective entries of a mapping: its own keys (of equal keys the last), then merged keys that are not hidden.
 
     The third part has the places of the merge keys through which an entry came.
     """
-    own: dict[str, Item] = {}
-    merged: list[tuple[Item, Span]] = []
+    own: dict[str, TreeItem] = {}
+    merged: list[tuple[TreeItem, Span]] = []
     for item in node.items:
         if item.key is None or item.key.kind != "scalar":
             continue
@@ -94,13 +94,13 @@ def entries(node: Node, merges: bool = True) -> Iterator[tuple[str, Item, tuple[
                 yield name, item, (place, *path)
 
 
-def _merged(item: Item) -> list[tuple[Item, Span]]:
+def _merged(item: TreeItem) -> list[tuple[TreeItem, Span]]:
     if item.value.kind == "list":
         return [(inner, inner.alias or item.alias or inner.value.span) for inner in item.value.items]
     return [(item, item.alias or item.value.span)]
 
 
-def mark_shared(node: Node) -> None:
+def mark_shared(node: TreeNode) -> None:
     """Marks a node and everything below it as shared."""
     if not node.shared:
         node.shared = True

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from preflight.documents import layout
 from preflight.documents.document import TreeDocument
 from preflight.documents.render import render
-from preflight.documents.tree import Found, Node
+from preflight.documents.tree import FoundNode, TreeNode
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Route, Span, Unknown, Value
 
@@ -27,14 +27,14 @@ def replace(doc: TreeDocument, route: Route, value: Value) -> Edit:
     return edit
 
 
-def _refuse_shared(doc: TreeDocument, route: Route, found: Found) -> None:
+def _refuse_shared(doc: TreeDocument, route: Route, found: FoundNode) -> None:
     """Raises CannotEdit for a value that is reached or repeated through an alias. The alias itself may be replaced."""
     inherited = bool(route) and (doc.find(route[:-1]).shared or len(found.aliases) > (found.item.alias is not None))
     if inherited or (found.shared and found.item.alias is None):
         raise CannotEdit("the value is shared through an anchor: editing it would change other settings")
 
 
-def _scalar(doc: TreeDocument, found: Found, value: Value) -> Edit:
+def _scalar(doc: TreeDocument, found: FoundNode, value: Value) -> Edit:
     text, node, path = doc.source.text, found.node, doc.source.path
     flow = found.parent is not None and found.parent.style != "block"
     if found.item.alias is not None:
@@ -49,7 +49,7 @@ def _scalar(doc: TreeDocument, found: Found, value: Value) -> Edit:
     return Edit(path, Span(node.start, end), new)
 
 
-def _list(doc: TreeDocument, route: Route, node: Node, values: tuple[Value, ...]) -> Edit | None:
+def _list(doc: TreeDocument, route: Route, node: TreeNode, values: tuple[Value, ...]) -> Edit | None:
     """One edit that keeps the text of the kept items; None if the list must be written anew."""
     old = doc.value(route)
     assert isinstance(old, tuple)
@@ -84,7 +84,7 @@ def insert(doc: TreeDocument, beside: Route, key: str, value: Value) -> Edit:
     return edit
 
 
-def _entry(doc: TreeDocument, like: Node, key: str, value: Value, flow: bool, old: Span) -> str:
+def _entry(doc: TreeDocument, like: TreeNode, key: str, value: Value, flow: bool, old: Span) -> str:
     text = doc.source.text
     name = render(text[like.start : like.end], key, doc.language, doc.version, flow)
     between = text[like.end : old.start]

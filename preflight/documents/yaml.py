@@ -13,8 +13,8 @@ import yaml
 
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
-from preflight.documents.tree import Item, Node, key_name, mark_shared
-from preflight.vocabulary.caches import Kind
+from preflight.documents.tree import TreeItem, TreeNode, key_name, mark_shared
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Cause, Span, Unknown
@@ -36,7 +36,7 @@ class YamlDocument(TreeDocument):
         return parse_yaml(source, self.version)
 
 
-YAML: Kind[YamlDocument] = Kind("a parsed YAML file, by its version")
+YAML: CacheKind[YamlDocument] = CacheKind("a parsed YAML file, by its version")
 
 
 def yaml_of(source: Source, project: Project, version: Version) -> YamlDocument:
@@ -107,16 +107,16 @@ class _Composer:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         self.events: Iterator[yaml.Event] = yaml.parse(self.text, Loader=loader)
         self.notes: list[Note] = []
-        self.anchors: dict[str, Node | None] = {}
+        self.anchors: dict[str, TreeNode | None] = {}
         self.count = 0
 
-    def document(self) -> Node:
+    def document(self) -> TreeNode:
         """The root of the first document; an empty file is null."""
         event = next(self.events)
         while isinstance(event, yaml.StreamStartEvent):
             event = next(self.events)
         if isinstance(event, yaml.StreamEndEvent):
-            return Node("scalar", 0, 0, 0, "")
+            return TreeNode("scalar", 0, 0, 0, "")
         root = self.item(next(self.events), 1).value
         next(self.events)  # the document's end
         after = next(self.events)
@@ -125,7 +125,7 @@ class _Composer:
             self.notes.append(Note("several-documents", "only the first document of this file is read", place))
         return root
 
-    def item(self, event: yaml.Event, depth: int) -> Item:
+    def item(self, event: yaml.Event, depth: int) -> TreeItem:
         """The value that starts with `event`, with the place of the alias if it is one."""
         place = _place(event)
         self.count += 1
@@ -135,7 +135,7 @@ class _Composer:
             raise DocumentError(f"it holds more than {MAX_NODES:,} values", place)
         assert isinstance(event, yaml.NodeEvent)
         if isinstance(event, yaml.AliasEvent):
-            return Item(self.aliased(str(event.anchor), depth, place), alias=place)
+            return TreeItem(self.aliased(str(event.anchor), depth, place), alias=place)
         if isinstance(event, yaml.ScalarEvent):
             node = self.scalar(event, place)
         else:
@@ -144,9 +144,9 @@ class _Composer:
         if event.anchor is not None:
             node.anchor = event.anchor
             self.anchors[event.anchor] = node
-        return Item(node)
+        return TreeItem(node)
 
-    def aliased(self, name: str, depth: int, place: Span) -> Node:
+    def aliased(self, name: str, depth: int, place: Span) -> TreeNode:
         if name not in self.anchors:
             raise DocumentError(f"the alias *{name} has no anchor", place)
         node = self.anchors[name]
@@ -165,7 +165,7 @@ class _Composer:
                 return match.end()
         return start
 
-    def scalar(self, event: yaml.ScalarEvent, place: Span) -> Node:
+    def scalar(self, event: yaml.ScalarEvent, place: Span) -> TreeNode:
         outer, end = place.start, place.end
         start = min(self.start_of(event, outer), end)
         style = event.style or ""
@@ -173,7 +173,7 @@ class _Composer:
             start = end = outer + len(self.text[outer:end].rstrip())
         while start == end == outer and self.text[start - 1 : start] in (" ", "\t"):
             start = end = outer = start - 1  # libyaml puts an empty value in front of what follows it in a flow
-        node = Node("scalar", start, end, outer, style, text=event.value)
+        node = TreeNode("scalar", start, end, outer, style, text=event.value)
         if event.tag in (None, "!"):
             forced = event.tag == "!" and self.version == "1.2"  # PyYAML resolves these as if `!` were not there
             tag = plain_tag(event.value, self.version) if event.implicit[0] and not forced else "str"
@@ -186,11 +186,11 @@ class _Composer:
             self.notes.append(Note("value", str(error), place))
         return node
 
-    def collection(self, event: yaml.CollectionStartEvent, place: Span, depth: int) -> Node:
+    def collection(self, event: yaml.CollectionStartEvent, place: Span, depth: int) -> TreeNode:
         outer, is_map = place.start, isinstance(event, yaml.MappingStartEvent)
         start = self.start_of(event, outer)
         style = "block" if not event.flow_style else "flow" if self.text[start : start + 1] in ("[", "{") else "pair"
-        node = Node("map" if is_map else "list", start, start, outer, style)
+        node = TreeNode("map" if is_map else "list", start, start, outer, style)
         if event.tag not in (None, "!") and short_tag(event.tag) not in ("map", "seq"):
             node.value = Unknown(f"the tag {event.tag} is not read", Cause.not_read)
             self.notes.append(Note("value", f"the tag {event.tag} is not read", place))
@@ -200,9 +200,9 @@ class _Composer:
         node.end = _place(last).end if style == "flow" else self.end_of(node)
         return node
 
-    def children(self, node: Node, depth: int) -> yaml.Event:
+    def children(self, node: TreeNode, depth: int) -> yaml.Event:
         """Adds the items to a collection, and returns the event at its end."""
-        seen: dict[str, Node] = {}
+        seen: dict[str, TreeNode] = {}
         while not isinstance(event := next(self.events), yaml.CollectionEndEvent):
             if node.kind == "list":
                 item = self.item(event, depth + 1)
@@ -219,7 +219,7 @@ class _Composer:
                 raise DocumentError(f"its aliases expand to more than {MAX_EXPANDED:,} values", place)
         return event
 
-    def check_key(self, key: Node, seen: dict[str, Node]) -> None:
+    def check_key(self, key: TreeNode, seen: dict[str, TreeNode]) -> None:
         if key.kind != "scalar":
             self.notes.append(Note("key", "a key that is a list or a mapping is not read", key.span))
             return
@@ -230,7 +230,7 @@ class _Composer:
             self.notes.append(Note("duplicate-key", message, key.span, seen[name].span))
         seen[name] = key
 
-    def end_of(self, node: Node) -> int:
+    def end_of(self, node: TreeNode) -> int:
         """Where the last value of a block collection ends. (libyaml's mark is behind the comments that follow.)"""
         if not node.items:
             return node.start

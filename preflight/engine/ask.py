@@ -30,7 +30,7 @@ def check(
     from preflight.engine.files import batches
 
     place = real(cwd or Path.cwd())
-    options = engine.Options(gpu, machine, dict(set or {}), tuple(select), tuple(ignore), tuple(trust))
+    options = engine.CheckOptions(gpu, machine, dict(set or {}), tuple(select), tuple(ignore), tuple(trust))
     found = batches([str(path) for path in paths], place, from_hook=False)
     return engine.outcome_of([engine.check(*engine.setup(batch, options, place)) for batch in found], place)
 

@@ -32,7 +32,7 @@ from preflight.vocabulary.values import Cause, Choices, Domain, Origin, Range, S
 
 
 @dataclass(frozen=True)
-class Options:
+class CheckOptions:
     """The options of a check on the command line."""
 
     gpu: str | None = None
@@ -46,12 +46,12 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Setup:
+class CheckSetup:
     """The parts of a check that stay the same when files are read again on a copy: paths, options, machines, rules."""
 
     named: tuple[str, ...]
     walked: tuple[str, ...]
-    options: Options
+    options: CheckOptions
     said: Wanted
     rules: tuple[type[Rule], ...]
     enabled: frozenset[str]
@@ -67,7 +67,7 @@ class Setup:
     def progress(self) -> Progress:
         return self.tracing.progress
 
-    def only(self, paths: Collection[str]) -> Setup:
+    def only(self, paths: Collection[str]) -> CheckSetup:
         """The same question about some of the paths."""
         named, walked = ([path for path in group if path in paths] for group in (self.named, self.walked))
         return replace(self, named=tuple(named), walked=tuple(walked))
@@ -97,7 +97,7 @@ class Analysis:
         return build((path,), self.project)[0]
 
 
-def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tuple[Project, Setup]:
+def setup(batch: Batch, options: CheckOptions, cwd: Path, rules: bool = True) -> tuple[Project, CheckSetup]:
     """The project and how to check it; without `rules` its studies only. Raises PreflightError for unknown names."""
     options = replace(options, trust=named_by_user(options.trust))
     known = registry.rules(options.trust) if rules else {}
@@ -111,12 +111,12 @@ def setup(batch: Batch, options: Options, cwd: Path, rules: bool = True) -> tupl
     tracing = replace(tracing, progress=options.progress)
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
     said = replace(said, notes=(*said.notes, *notes))
-    return Project(batch.root, batch.settings), Setup(
+    return Project(batch.root, batch.settings), CheckSetup(
         batch.named, batch.walked, options, said, chosen, enabled, tracing
     )
 
 
-def check(project: Project, asked: Setup, prove: bool = True) -> Report:
+def check(project: Project, asked: CheckSetup, prove: bool = True) -> Report:
     """One project's report."""
     found = analyse(project, asked)
     findings = list(found.findings)
@@ -150,7 +150,7 @@ def check(project: Project, asked: Setup, prove: bool = True) -> Report:
     )
 
 
-def _time_over(found: Analysis, findings: Iterable[Finding], whole: bool, asked: Setup) -> Finding | None:
+def _time_over(found: Analysis, findings: Iterable[Finding], whole: bool, asked: CheckSetup) -> Finding | None:
     """What there was no time for; None where the check came to its end."""
     deadline = asked.progress.deadline
     unproved = sum(finding.unproved for finding in findings)
@@ -160,14 +160,16 @@ def _time_over(found: Analysis, findings: Iterable[Finding], whole: bool, asked:
     return file_findings.time_over(deadline, found.studies, found.skipped, files, unproved, whole)
 
 
-def analyse(project: Project, asked: Setup) -> Analysis:
+def analyse(project: Project, asked: CheckSetup) -> Analysis:
     """Files to studies to findings, without fixes. This part runs again on a copy with edits."""
     from preflight.study.build import build
 
     return _judged_all(*build(asked.paths, project, asked.options.set, asked.progress), project, asked)
 
 
-def _judged_all(studies: Sequence[Study], skipped: tuple[Skipped, ...], project: Project, asked: Setup) -> Analysis:
+def _judged_all(
+    studies: Sequence[Study], skipped: tuple[Skipped, ...], project: Project, asked: CheckSetup
+) -> Analysis:
     """Studies to verdicts and findings. The rules are asked about a study as soon as those are judged that run at the
     same time: when the time is over, a study is done or was not looked at."""
     results: list[StudyResult] = []
@@ -214,7 +216,7 @@ def _not_judged(study: Study, progress: Progress) -> StudyResult:
     return StudyResult(study, not_judged(study, unknown.words), unjudged=unknown)
 
 
-def _findings_of(number: int, cases: Mapping[int, Case], asked: Setup) -> Iterator[Finding]:
+def _findings_of(number: int, cases: Mapping[int, Case], asked: CheckSetup) -> Iterator[Finding]:
     """What the rules say about one study, and nothing about one that could not be estimated."""
     case = cases.get(number)
     if case is not None:
@@ -222,7 +224,7 @@ def _findings_of(number: int, cases: Mapping[int, Case], asked: Setup) -> Iterat
         yield from _findings(replace(case, beside=beside) if beside else case, asked)
 
 
-def _judged(study: Study, index: int, project: Project, asked: Setup) -> tuple[StudyResult, Case]:
+def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tuple[StudyResult, Case]:
     """A study with its verdict, and the case that the rules are asked about."""
     from preflight.space.judge import judge
 
@@ -283,7 +285,7 @@ def smallest(device: DeviceEstimate | None) -> Gpu | None:
     return smallest_that_fits(lambda gpu: reserved + gpu.context[2])
 
 
-def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
+def _findings(case: Case, asked: CheckSetup) -> Iterator[Finding]:
     """Findings of the rules about one study. A rule that raises is reported, and the others continue."""
     for rule in asked.rules:
         own = replace(case, options=registry.options_of(rule, case.settings))
@@ -296,7 +298,7 @@ def _findings(case: Case, asked: Setup) -> Iterator[Finding]:
             yield replace(of_problem(problem), study=case.index)
 
 
-def _of_run(cases: Sequence[Case], asked: Setup) -> Iterator[Finding]:
+def _of_run(cases: Sequence[Case], asked: CheckSetup) -> Iterator[Finding]:
     """Findings of the rules about all studies together."""
     for rule in asked.rules if cases else ():
         options = registry.options_of(rule, cases[0].settings)
@@ -324,7 +326,7 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
             yield finding
 
 
-def _proved(found: Analysis, asked: Setup) -> list[Finding]:
+def _proved(found: Analysis, asked: CheckSetup) -> list[Finding]:
     """The findings, each with the first of its proposals that can be proved in time."""
     findings = [_promoted(finding, found.project.settings) for finding in found.findings]
     if not any(finding.proposals for finding in findings):
@@ -341,7 +343,7 @@ def _whole(found: Analysis) -> Analysis:
     return found
 
 
-def again(found: Analysis, project: Project, asked: Setup) -> Analysis:
+def again(found: Analysis, project: Project, asked: CheckSetup) -> Analysis:
     """The analysis of a project in which some texts differ: only studies of files that start something, and lead to one
     of these texts, are made anew. Files that make no study are not listed again."""
     from preflight.study.build import rebuild

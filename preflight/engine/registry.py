@@ -16,7 +16,7 @@ from types import ModuleType
 from pydantic import ValidationError
 
 from preflight.system import observed
-from preflight.system.entry_points import Added
+from preflight.system.entry_points import AddedEntry
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import RULES, installed
 from preflight.vocabulary.rule import Options, Rule
@@ -44,8 +44,8 @@ class RuleError(PreflightError):
 def rules(trusted: tuple[str, ...] = ()) -> Mapping[str, type[Rule]]:
     """Every installed rule by name, and those of `trusted` files, in the order of the names. Raises RuleError."""
     found: dict[str, type[Rule]] = {}
-    homes: dict[str, Added | str] = {}
-    named: list[Added | str] = [*_modules(), *(path for path in trusted if path.endswith(".py"))]
+    homes: dict[str, AddedEntry | str] = {}
+    named: list[AddedEntry | str] = [*_modules(), *(path for path in trusted if path.endswith(".py"))]
     for home in named:
         for rule in _rules_of(home):
             if rule.name in found and found[rule.name] is not rule:
@@ -61,14 +61,14 @@ def summaries() -> dict[str, str]:
     return {**OWN, **{name: rule.summary for name, rule in rules(()).items()}}
 
 
-def _modules() -> Iterator[Added]:
+def _modules() -> Iterator[AddedEntry]:
     """The entry points. If preflight is not installed, its own rules are in `rules/` of the same folder."""
     found = installed(RULES)
     home = Path(__file__).resolve().parents[2] / "rules"
     if OWN_PACKAGE not in {one.value for one in found} and home.is_dir():
         if str(home) not in sys.path:
             sys.path.insert(0, str(home))
-        yield Added(OWN_PACKAGE, "preflight-lint")
+        yield AddedEntry(OWN_PACKAGE, "preflight-lint")
     yield from found
 
 
@@ -85,7 +85,7 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _rules_of(home: Added | str) -> Iterable[type[Rule]]:
+def _rules_of(home: AddedEntry | str) -> Iterable[type[Rule]]:
     """The rules of an entry point, or of a file that the user trusts. Raises RuleError."""
     try:
         module = _from_file(Path(home)) if isinstance(home, str) else import_module(home.value)

@@ -88,7 +88,7 @@ def begin(words: Sequence[str]) -> dict[str, Any] | None:
         return None
     try:
         home = kept_files.results(words)
-    except kept_files.Refused as error:
+    except kept_files.NotKept as error:
         _refused = str(error)
         return None
     question = _question(words)
@@ -135,7 +135,7 @@ def usage() -> tuple[dict[str, object], dict[str, object]]:
     why = None
     try:
         kept_files.results()
-    except kept_files.Refused as error:
+    except kept_files.NotKept as error:
         why = str(error)
     return {**found[0], "refused": why, "limit": kept_files.limit()}, found[1]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from preflight.engine.check import Setup, check
+from preflight.engine.check import CheckSetup, check
 from preflight.system.files import real
 from preflight.vocabulary.findings import Finding, Fix, Safety
 from preflight.vocabulary.outcome import Report
@@ -30,7 +30,7 @@ class Fixed:
     count: int
 
 
-def fixed(project: Project, asked: Setup, unsafe: bool, view: Callable[[Report], Report]) -> Fixed:
+def fixed(project: Project, asked: CheckSetup, unsafe: bool, view: Callable[[Report], Report]) -> Fixed:
     """Applies the allowed fixes, in memory. `view` leaves out findings that the user ignores.
 
     Fixes of one round touch no study in common, so each stands as it was proved; the rest is proved anew.

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from preflight.vocabulary.edits_of_job import possible, with_fields
-from preflight.vocabulary.estimates import LENGTHS, Comparison, DeviceEstimate, Estimates, Explanation, Row
+from preflight.vocabulary.estimates import LENGTHS, Comparison, DeviceEstimate, Estimates, Explanation, FrontierRow
 from preflight.vocabulary.job import Job
 
 BATCHES = (1, 8, 32)
 
 
-def frontier(job: Job, estimate: Callable[[Job], Estimates]) -> list[Row]:
+def frontier(job: Job, estimate: Callable[[Job], Estimates]) -> list[FrontierRow]:
     """A row for each length where a length or train.batch_size is what is missing; nothing where it is not."""
     train = job.train
     for field, value in (("train.seq_len", train.seq_len), ("train.target_len", train.target_len)):
@@ -28,9 +28,9 @@ def frontier(job: Job, estimate: Callable[[Job], Estimates]) -> list[Row]:
     return []
 
 
-def _rows(job: Job, field: str, estimate: Callable[[Job], Estimates]) -> list[Row]:
+def _rows(job: Job, field: str, estimate: Callable[[Job], Estimates]) -> list[FrontierRow]:
     """A row for each usual length of a field; empty if the estimate does not depend on it."""
-    rows: list[Row] = []
+    rows: list[FrontierRow] = []
     for length in LENGTHS:
         row = _row(job, field, length, estimate)
         if row is None:
@@ -39,7 +39,7 @@ def _rows(job: Job, field: str, estimate: Callable[[Job], Estimates]) -> list[Ro
     return rows if len({row.needs for row in rows}) > 1 or len(rows) == 1 else []
 
 
-def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Estimates]) -> Row | None:
+def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Estimates]) -> FrontierRow | None:
     batches = BATCHES if job.train.batch_size is None else (job.train.batch_size,)
     needs, largest = [], None
     for batch in batches:
@@ -48,7 +48,7 @@ def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Est
             return None
         needs.append((batch, device.process.expected))
         largest = device.largest_batch_size if largest is None else largest
-    return Row(length, largest, tuple(needs))
+    return FrontierRow(length, largest, tuple(needs))
 
 
 # --- comparison of a measured figure with the estimate ---------------------------------------------------------------

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from preflight.documents.document import TreeDocument
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, is_constant
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Route, Value, evaluate
 
-_JSON: Kind[TreeDocument] = Kind("a parsed JSON file")
+_JSON: CacheKind[TreeDocument] = CacheKind("a parsed JSON file")
 
 
 def document_of(source: Source, project: Project) -> TreeDocument:

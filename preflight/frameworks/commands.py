@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from preflight.frameworks.launchers import take_apart, text
-from preflight.frameworks.table import Command, heads
+from preflight.frameworks.table import ToolCommand, heads
 from preflight.frameworks.ultralytics import training
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
@@ -46,7 +46,7 @@ def module(name: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | N
 
 
 @lru_cache(maxsize=1)
-def commands() -> Mapping[str, Command]:
+def commands() -> Mapping[str, ToolCommand]:
     """Kind of settings -> the command that reads them."""
     return {kind: head.command for kind, head in heads().items() if head.command is not None}
 

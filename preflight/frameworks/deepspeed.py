@@ -9,7 +9,7 @@ from preflight.frameworks.fsdp import fsdp_objects
 from preflight.frameworks.table import read
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, is_unknown, under
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.spelling import OPTIMIZERS
@@ -109,7 +109,7 @@ def deepspeed_config(config: Arguments) -> list[Binding]:
     return read("deepspeed", config).bindings
 
 
-def stated_batch(args: Arguments, found: Found) -> None:
+def stated_batch(args: Arguments, found: FoundSettings) -> None:
     """The whole batch of all ranks, which a rule compares with micro-batch, accumulation and ranks."""
     value = args.value("train_batch_size")
     if isinstance(value, int):

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import TypedDict
 
 from preflight.program.arguments import Arguments
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.vocabulary.values import Cause, Const, Unknown
 
 _UNREAD = "--train_text_encoder trains the text encoders: no memory law covers that"
@@ -24,7 +24,7 @@ def completed(args: Arguments) -> Arguments:
     return args.completed({}, own)
 
 
-def companions(args: Arguments, found: Found) -> None:
+def companions(args: Arguments, found: FoundSettings) -> None:
     """Models on the GPU besides the denoiser, and the images that it generates."""
     script = scripts()[str(args.value("method"))]
     prompt = next((key for key in ("validation_prompt", "validation_prompts") if args.some(key)), None)
@@ -50,7 +50,7 @@ def companions(args: Arguments, found: Found) -> None:
         found.default("train.saved_as", script["saved_as"])
 
 
-def _vae(args: Arguments, script: Script, names: list[str]) -> list[str]:
+def _vae(args: Arguments, script: TrainingScript, names: list[str]) -> list[str]:
     """The VAE is kept in 16 bits if a VAE is named that can run in 16 bits."""
     half = args.value("mixed_precision")
     if not script.get("weights_vae") or "pretrained_vae_model_name_or_path" not in args or half not in ("fp16", "bf16"):
@@ -58,7 +58,7 @@ def _vae(args: Arguments, script: Script, names: list[str]) -> list[str]:
     return [f"vae:{half}" if one == "vae" else one for one in names]
 
 
-class Script(TypedDict, total=False):
+class TrainingScript(TypedDict, total=False):
     """The properties of one script; diffusers.json explains the keys."""
 
     method: str | None
@@ -72,8 +72,10 @@ class Script(TypedDict, total=False):
 
 
 @lru_cache(maxsize=1)
-def scripts() -> Mapping[str, Script]:
+def scripts() -> Mapping[str, TrainingScript]:
     """Every script by its name."""
-    known: dict[str, Script] = json.loads(files("preflight.frameworks").joinpath("diffusers.json").read_text("utf-8"))
+    known: dict[str, TrainingScript] = json.loads(
+        files("preflight.frameworks").joinpath("diffusers.json").read_text("utf-8")
+    )
     del known["comment"]
     return known

@@ -12,7 +12,7 @@ from preflight.frameworks.shared import doubled
 from preflight.frameworks.transformers_trainer import Use, training_arguments
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
@@ -29,7 +29,7 @@ UNSLOTH_LENGTH = 2048
 """max_seq_length of FastLanguageModel.from_pretrained; None is the model's own."""
 
 
-def llamafactory_trainer(args: Arguments, found: Found) -> None:
+def llamafactory_trainer(args: Arguments, found: FoundSettings) -> None:
     """Checkpointing unless it is switched off; preferences: chosen and rejected go through together."""
     values = dict(args.given)
     disabled = args.get("disable_gradient_checkpointing", False)
@@ -41,7 +41,7 @@ def llamafactory_trainer(args: Arguments, found: Found) -> None:
     found.bindings += doubled(bindings) if args.value("stage") in ("dpo", "rm") else bindings
 
 
-def swift_trainer(args: Arguments, found: Found) -> None:
+def swift_trainer(args: Arguments, found: FoundSettings) -> None:
     """transformers' arguments with ms-swift's defaults; `swift_precision` reads the precision."""
     values = {**_DEFAULTS, **{name: expr for name, expr in args.given.items() if name not in _OWN}}
     validates = "val_dataset" in args or args.some("split_dataset_ratio")
@@ -53,7 +53,7 @@ def swift_trainer(args: Arguments, found: Found) -> None:
     found.bindings += doubled(bindings) if args.value("rlhf_type") in _PAIRS else bindings
 
 
-def swift_accumulation(args: Arguments, found: Found) -> None:
+def swift_accumulation(args: Arguments, found: FoundSettings) -> None:
     """As many steps as make the whole batch 16."""
     batch, ranks = args.get("per_device_train_batch_size", 1), args.get("nproc_per_node", 1)
     steps = Op("ceil", (Op("/", (Const(_EFFECTIVE), Op("*", (Op("int", (batch,)), Op("int", (ranks,)))))),))
@@ -61,7 +61,7 @@ def swift_accumulation(args: Arguments, found: Found) -> None:
     found.add("train.grad_accum", steps if constant(steps) is None else Const(constant(steps)))
 
 
-def swift_precision(args: Arguments, found: Found) -> None:
+def swift_precision(args: Arguments, found: FoundSettings) -> None:
     """Mixed precision in the type of the weights; if `torch_dtype` is not set, in the type of the checkpoint."""
     if "torch_dtype" not in args:
         reason = "ms-swift takes the type from the model's config.json: --torch_dtype is not set"
@@ -73,13 +73,13 @@ def swift_precision(args: Arguments, found: Found) -> None:
     found.add("train.precision", spelled(dtype, mixed))
 
 
-def axolotl_sequences(args: Arguments, found: Found) -> None:
+def axolotl_sequences(args: Arguments, found: FoundSettings) -> None:
     """Sequences are packed, or padded to one length, or as long as the samples."""
     packed, padded = args.get("sample_packing", False), args.get("pad_to_sequence_len", False)
     found.add("train.sequences", when(packed, Const("packed"), when(padded, Const("exact"), Const("bound"))))
 
 
-def axolotl_precision(args: Arguments, found: Found) -> None:
+def axolotl_precision(args: Arguments, found: FoundSettings) -> None:
     """Precision and type of the weights by the switches; bf16 is "auto" unless it is set."""
     for name, value in (("fp16", "fp16-mixed"), ("bf16", "bf16-mixed"), ("bfloat16", "bf16"), ("float16", "fp16")):
         given = args.value(name)
@@ -91,7 +91,7 @@ def axolotl_precision(args: Arguments, found: Found) -> None:
         found.default("train.weights_dtype", "bf16")
 
 
-def axolotl_sharded(args: Arguments, found: Found) -> None:
+def axolotl_sharded(args: Arguments, found: FoundSettings) -> None:
     """FSDP in the version that `fsdp_version` states."""
     stated = "fsdp" if args.some("fsdp") else "fsdp_config"
     found.add("parallel.strategy", Const("fsdp", args.origin(stated)))
@@ -102,14 +102,14 @@ def axolotl_sharded(args: Arguments, found: Found) -> None:
         found.add("parallel.offload", Const("parameters", args.origin("fsdp")))
 
 
-def axolotl_plugins(args: Arguments, found: Found) -> None:
+def axolotl_plugins(args: Arguments, found: FoundSettings) -> None:
     """CutCrossEntropyPlugin: `cut_cross_entropy` is true by default."""
     named = args.value("plugins")
     if isinstance(named, tuple) and any("CutCrossEntropyPlugin" in str(one) for one in named):
         found.add("train.loss", Const("fused", args.origin("plugins")))
 
 
-def unsloth_quantization(args: Arguments, found: Found) -> None:
+def unsloth_quantization(args: Arguments, found: FoundSettings) -> None:
     """Weights in 4 bits by default, and if the name of the model says so."""
     four, eight = args.given.get("load_in_4bit", Const(True)), args.get("load_in_8bit", False)
     kind = when(four, Const("nf4"), when(eight, Const("int8"), Const("none")))
@@ -131,7 +131,7 @@ def unsloth_original(name: Expr) -> Expr:
     return Const(plain, first_origin(name))
 
 
-def unsloth_length(args: Arguments, found: Found) -> None:
+def unsloth_length(args: Arguments, found: FoundSettings) -> None:
     """max_seq_length, or Unsloth's default."""
     if "max_seq_length" in args:
         found.add("train.seq_len", args["max_seq_length"], given=True)
@@ -139,7 +139,7 @@ def unsloth_length(args: Arguments, found: Found) -> None:
         found.default("train.seq_len", UNSLOTH_LENGTH)
 
 
-def unsloth_checkpointing(args: Arguments, found: Found) -> None:
+def unsloth_checkpointing(args: Arguments, found: FoundSettings) -> None:
     """`use_gradient_checkpointing="unsloth"`, which is the default: checkpoints wait in host memory."""
     said = args.given.get("use_gradient_checkpointing", Const("unsloth", args.origin("use_gradient_checkpointing")))
     value = constant(said)

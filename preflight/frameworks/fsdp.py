@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord, Instance
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
@@ -119,7 +119,7 @@ def is_fsdp(top: Mapping[str, Value]) -> bool:
     return any(key.endswith("transformer_layer_cls_to_wrap") for key in top)
 
 
-def fsdp_file(args: Arguments, found: Found) -> None:
+def fsdp_file(args: Arguments, found: FoundSettings) -> None:
     """FSDP's settings in a separate file."""
     found.bindings += fsdp_details(args.given, None)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from preflight.memory.device.law.catalogue import find
 from preflight.program.arguments import Arguments
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.vocabulary.values import Cause, Const, Unknown
 
 Switches = Mapping[str, tuple[str, bool]]
@@ -25,18 +25,18 @@ FREE_SIDES = ("llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl")
 """Architectures that make more of larger images."""
 
 
-def llamafactory(args: Arguments, found: Found) -> None:
+def llamafactory(args: Arguments, found: FoundSettings) -> None:
     """LLaMA-Factory's switches."""
     image_settings(args, found, "model_name_or_path", LLAMAFACTORY, ("image_max_pixels", LLAMAFACTORY_PIXELS))
 
 
-def swift(args: Arguments, found: Found) -> None:
+def swift(args: Arguments, found: FoundSettings) -> None:
     """ms-swift's switches."""
     image_settings(args, found, "model", SWIFT, ("max_pixels", None))
 
 
 def image_settings(
-    args: Arguments, found: Found, model: str, switches: Switches, pixels: tuple[str, int | None]
+    args: Arguments, found: FoundSettings, model: str, switches: Switches, pixels: tuple[str, int | None]
 ) -> None:
     """`train.frozen` and `train.image_size` of a run whose model sees images. `model`: the key of its name; `pixels`:
     the key of the most pixels that an image may have, and the tool's default."""

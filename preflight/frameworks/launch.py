@@ -10,7 +10,7 @@ from preflight.frameworks.fsdp import fsdp_details, fsdp_settings
 from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
@@ -96,7 +96,7 @@ def launch_links(call: Call | None, project: Project) -> Iterator[Link]:
 # Rules that tables/accelerate.toml cannot express.
 
 
-def processes(args: Arguments, found: Found) -> None:
+def processes(args: Arguments, found: FoundSettings) -> None:
     """accelerate: ranks of a node, and how FSDP shards over them."""
     total, machines = args.get("num_processes"), args.get("num_machines", 1)
     per_node = fold(Op("//", (total, machines)), first_origin(total)) if "num_processes" in args else Const(None)
@@ -107,6 +107,6 @@ def processes(args: Arguments, found: Found) -> None:
         found.bindings += fsdp_details(args.inner("fsdp_config").given, 1, args.get("mixed_precision"), known)
 
 
-def scheme(args: Arguments, found: Found) -> None:
+def scheme(args: Arguments, found: FoundSettings) -> None:
     """accelerate: a file of DeepSpeed's."""
     scheme_link(args.get("deepspeed_config.deepspeed_config_file"), found)

@@ -18,7 +18,7 @@ Kind = Literal["program", "module", "script", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class LaunchCommand:
     """A launch command taken apart: `target` is a path (program, script) or a dotted name (module)."""
 
     kind: Kind
@@ -116,13 +116,13 @@ def text(word: Word) -> str | None:
     return None
 
 
-def take_apart(words: Sequence[Word]) -> Command:
+def take_apart(words: Sequence[Word]) -> LaunchCommand:
     """The program that a command starts, its words, and how it is started. `kind` "none": no program in it."""
     seen, rest = _Seen(), list(words)
     while rest:
         head = text(rest[0])
         if head is None:
-            return Command("none", None, (), _launch(seen))
+            return LaunchCommand("none", None, (), _launch(seen))
         name = head.rsplit("/", 1)[-1]
         assigned, equals, _ = head.partition("=")
         if equals and assigned.isidentifier():
@@ -136,7 +136,7 @@ def take_apart(words: Sequence[Word]) -> Command:
             rest = _skip_options(_skip_options(rest[1:], _RUNNERS[name])[1:], _RUNNERS[name])
         else:
             return _program(name, rest, seen)
-    return Command("none", None, (), _launch(seen))
+    return LaunchCommand("none", None, (), _launch(seen))
 
 
 def _skip_options(words: list[Word], valued: frozenset[str]) -> list[Word]:
@@ -148,7 +148,7 @@ def _skip_options(words: list[Word], valued: frozenset[str]) -> list[Word]:
     return words
 
 
-def _program(name: str, rest: list[Word], seen: _Seen) -> Command:
+def _program(name: str, rest: list[Word], seen: _Seen) -> LaunchCommand:
     release = name.removeprefix("python").replace(".", "")
     if (name.startswith("python") and release.isdecimal()) or name in ("python", "pythonw", "ipython"):
         return _python(rest[1:], seen)
@@ -161,30 +161,30 @@ def _program(name: str, rest: list[Word], seen: _Seen) -> Command:
         return _launcher("accelerate", rest, seen)
     if name in ("bash", "sh", "zsh"):
         rest = _skip_options(rest[1:], frozenset({"-o", "-O"}))
-        return Command("script" if rest else "none", rest[0] if rest else None, tuple(rest[1:]), _launch(seen))
+        return LaunchCommand("script" if rest else "none", rest[0] if rest else None, tuple(rest[1:]), _launch(seen))
     if name.endswith((".sh", ".bash", ".sbatch", ".slurm")):
-        return Command("script", rest[0], tuple(rest[1:]), _launch(seen))
+        return LaunchCommand("script", rest[0], tuple(rest[1:]), _launch(seen))
     if name.endswith((".py", ".pyw")):
-        return Command("module" if seen.module else "program", rest[0], tuple(rest[1:]), _launch(seen))
-    return Command("none", rest[0], tuple(rest[1:]), _launch(seen))
+        return LaunchCommand("module" if seen.module else "program", rest[0], tuple(rest[1:]), _launch(seen))
+    return LaunchCommand("none", rest[0], tuple(rest[1:]), _launch(seen))
 
 
-def _python(rest: list[Word], seen: _Seen) -> Command:
+def _python(rest: list[Word], seen: _Seen) -> LaunchCommand:
     while rest:
         option = text(rest[0])
         if option is None or not option.startswith("-") or option == "-":
             break
         if option == "-c":
-            return Command("none", None, (), _launch(seen))
+            return LaunchCommand("none", None, (), _launch(seen))
         if option == "-m" and len(rest) > 1:
             module = text(rest[1]) or ""
             if module in _MODULES:
                 return _launcher(_MODULES[module], rest[2:], seen)
-            return Command("module", rest[1], tuple(rest[2:]), _launch(seen))
+            return LaunchCommand("module", rest[1], tuple(rest[2:]), _launch(seen))
         rest = rest[2:] if option in _PYTHON_VALUES else rest[1:]
     if not rest:
-        return Command("none", None, (), _launch(seen))
-    return Command("program", rest[0], tuple(rest[1:]), _launch(seen))
+        return LaunchCommand("none", None, (), _launch(seen))
+    return LaunchCommand("program", rest[0], tuple(rest[1:]), _launch(seen))
 
 
 _LAUNCHERS: Mapping[Launcher, tuple[Mapping[str, str], set[str]]] = {
@@ -194,7 +194,7 @@ _LAUNCHERS: Mapping[Launcher, tuple[Mapping[str, str], set[str]]] = {
 }
 
 
-def _launcher(launcher: Launcher, rest: list[Word], seen: _Seen) -> Command:
+def _launcher(launcher: Launcher, rest: list[Word], seen: _Seen) -> LaunchCommand:
     """A launcher's own options, up to the word that names the program."""
     counts, switches = _LAUNCHERS[launcher]
     seen.launcher = launcher
@@ -216,10 +216,10 @@ def _launcher(launcher: Launcher, rest: list[Word], seen: _Seen) -> Command:
             _note(launcher, counts, name, value, seen)
         rest = rest[1:] if equals else rest[2:]
     if not rest:
-        return Command("none", None, (), _launch(seen))
+        return LaunchCommand("none", None, (), _launch(seen))
     name = text(rest[0]) or ""
     kind: Kind = "module" if seen.module else "script" if name.endswith((".sh", ".bash")) else "program"
-    return Command(kind, rest[0], tuple(rest[1:]), _launch(seen))
+    return LaunchCommand(kind, rest[0], tuple(rest[1:]), _launch(seen))
 
 
 def _note(launcher: Launcher, counts: Mapping[str, str], name: str, value: Expr, seen: _Seen) -> None:

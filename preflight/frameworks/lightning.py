@@ -9,7 +9,7 @@ from preflight.frameworks.table import read
 from preflight.program.arguments import Arguments, arguments_of_call
 from preflight.program.bindings import bind, constant, first_origin, fold, under
 from preflight.program.names import binding_for
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op, Scalar
@@ -51,7 +51,7 @@ def trainer(args: Arguments) -> Arguments:
     return Arguments({**args.given, **given}, rank=None)
 
 
-def names_of_parts(args: Arguments, found: Found) -> None:
+def names_of_parts(args: Arguments, found: FoundSettings) -> None:
     """Settings of the data module and the model in a file of LightningCLI, by their names."""
     for key, expr in args.given.items():
         suggested = binding_for(key, expr, "json") if key.startswith(("data.", "model.")) else None
@@ -77,6 +77,6 @@ def overlaps(every: Expr) -> Expr:
     return fold(Op("!=", (every, Const(1.0))), first_origin(every))
 
 
-def fsdp(args: Arguments, found: Found) -> None:
+def fsdp(args: Arguments, found: FoundSettings) -> None:
     """Objects and enumerations that FSDPStrategy is given."""
     found.bindings += fsdp_objects(args.call) if args.call is not None else []

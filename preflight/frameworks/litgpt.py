@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, fold
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.spelling import OPTIMIZERS, PARTS
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
@@ -37,12 +37,12 @@ def _name(args: Arguments) -> Const:
     return Const("/".join(value.rstrip("/").split("/")[-2:]) if isinstance(value, str) else None, args.origin(key))
 
 
-def model(args: Arguments, found: Found) -> None:
+def model(args: Arguments, found: FoundSettings) -> None:
     """model.name by the folder of the checkpoint."""
     found.add("model.name", _name(args))
 
 
-def accumulation(args: Arguments, found: Found) -> None:
+def accumulation(args: Arguments, found: FoundSettings) -> None:
     """Accumulation steps: the whole batch over the micro-batches of all devices."""
     micro = args.get("train.micro_batch_size", Unknown("train.micro_batch_size is not set", Cause.not_set))
     ranks: Expr = args.get("devices", 1)
@@ -53,14 +53,14 @@ def accumulation(args: Arguments, found: Found) -> None:
     found.bindings.append(bind("train.grad_accum", steps, Rank.read, args.origin("train.global_batch_size")))
 
 
-def targets_of_parts(args: Arguments, found: Found) -> None:
+def targets_of_parts(args: Arguments, found: FoundSettings) -> None:
     """train.peft.targets by the switches of LoRA."""
     parts = [part for part, (key, default) in _PARTS.items() if constant(args.get(key, default)) is True]
     first = next((args.origin(key) for key, _ in _PARTS.values() if key in args), None)
     found.add("train.peft.targets", Const(targets(str(_name(args).value), parts), first))
 
 
-def optimizer(args: Arguments, found: Found) -> None:
+def optimizer(args: Arguments, found: FoundSettings) -> None:
     """`AdamW`, or a mapping with `class_path`; bitsandbytes' paged AdamW where weights are quantised."""
     key = "optimizer.class_path" if "optimizer.class_path" in args else "optimizer"
     path = args.value(key)
@@ -70,7 +70,7 @@ def optimizer(args: Arguments, found: Found) -> None:
     found.add("train.optimizer", Const(name, args.origin("quantize" if quantized else key)))
 
 
-def devices(args: Arguments, found: Found) -> None:
+def devices(args: Arguments, found: FoundSettings) -> None:
     """More than one device: FSDP by blocks, with checkpointing."""
     counts = (args.value("devices"), args.value("num_nodes"))
     for name in ("parallel.gpus_per_node", "parallel.ranks_per_node"):
@@ -89,16 +89,16 @@ def devices(args: Arguments, found: Found) -> None:
 # torchtune's and litgpt's names of models and of adapters' target layers -> the hub's and transformers' names.
 
 
-class Table(TypedDict):
+class LitGptTable(TypedDict):
     torchtune: dict[str, str]
     dimensions: dict[str, str]
     families: dict[str, str]
 
 
 @lru_cache(maxsize=1)
-def table() -> Table:
+def table() -> LitGptTable:
     """The shipped names."""
-    loaded: Table = json.loads(files("preflight.frameworks").joinpath("recipes.json").read_text("utf-8"))
+    loaded: LitGptTable = json.loads(files("preflight.frameworks").joinpath("recipes.json").read_text("utf-8"))
     return loaded
 
 

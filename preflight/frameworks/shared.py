@@ -9,7 +9,7 @@ from dataclasses import replace
 from preflight.frameworks.library_defaults import shrinks_itself
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
@@ -25,7 +25,7 @@ def peft_targets(expr: Expr) -> Expr:
     return expr
 
 
-def checkpointing(args: Arguments, found: Found) -> None:
+def checkpointing(args: Arguments, found: FoundSettings) -> None:
     """Gradient checkpointing: yes, no, or in host memory as Unsloth does."""
     name = "gradient_checkpointing"
     given = args.value(name)
@@ -45,7 +45,7 @@ def doubled(bindings: Iterable[Binding]) -> list[Binding]:
     ]
 
 
-def unmodelled_bits(args: Arguments, found: Found) -> None:
+def unmodelled_bits(args: Arguments, found: FoundSettings) -> None:
     """Quantisation that is not bitsandbytes' in 4 or 8 bits is not modelled."""
     for bits, method in (("quant_bits", "quant_method"), ("quantization_bit", "quantization_method")):
         known = args.value(method) in (None, "bnb", "bitsandbytes") and args.value(bits) in (4, 8)
@@ -54,28 +54,28 @@ def unmodelled_bits(args: Arguments, found: Found) -> None:
             found.add("train.quantization.type", Const(Unknown(reason, Cause.not_modelled), args.origin(bits)))
 
 
-def shrinking(args: Arguments, found: Found) -> None:
+def shrinking(args: Arguments, found: FoundSettings) -> None:
     """A Trainer that reduces the batch until it fits."""
     expr = shrinks_itself(args.given)
     if expr is not None:
         found.facts.append(Fact("handles_oom", True, first_origin(expr)))
 
 
-def file_link(expr: Expr, found: Found) -> None:
+def file_link(expr: Expr, found: FoundSettings) -> None:
     """A further file of settings that the tool reads."""
     target = constant(expr)
     if isinstance(target, str) and target.endswith((".json", ".yaml", ".yml")):
         found.links.append(Link("config", posixpath.normpath(target), origin=expr.origin))
 
 
-def scheme_link(expr: Expr, found: Found) -> None:
+def scheme_link(expr: Expr, found: FoundSettings) -> None:
     """The same for a file of DeepSpeed, which alone says what is sharded."""
     before = len(found.links)
     file_link(expr, found)
     found.schemes += found.links[before:]
 
 
-def unread(found: Found, project: Project) -> list[Binding]:
+def unread(found: FoundSettings, project: Project) -> list[Binding]:
     """`parallel.strategy` is unknown if a file that is not in the project says how the model is sharded."""
     missing = [link for link in found.schemes if not project.exists(link.target)]
     reason = "{} says how the model is sharded, and is not in the project"
@@ -87,7 +87,7 @@ def unread(found: Found, project: Project) -> list[Binding]:
     ]
 
 
-def linked_files(args: Arguments, found: Found) -> None:
+def linked_files(args: Arguments, found: FoundSettings) -> None:
     """`deepspeed: ds.json`, `fsdp_config: fsdp.json`."""
     scheme_link(args.get("deepspeed"), found)
     file_link(args.get("fsdp_config"), found)

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import under
 from preflight.program.loaders import keywords_of_fields
-from preflight.program.rows import CONFIG, Found, Plain, Sheet, function, parts_of, read_call, read_parts
+from preflight.program.rows import CONFIG, FoundSettings, Plain, Sheet, function, parts_of, read_call, read_parts
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding
 
@@ -29,7 +29,7 @@ else:
 FOLDER = Path(__file__).with_name("tables")
 
 
-class Command(BaseModel):
+class ToolCommand(BaseModel):
     """The tool's own command."""
 
     model_config = CONFIG
@@ -45,7 +45,7 @@ class Command(BaseModel):
     """It starts a process for each GPU by itself."""
 
 
-class Call(BaseModel):
+class ToolCall(BaseModel):
     """Calls of a program that take the tool's keys as keywords."""
 
     model_config = CONFIG
@@ -81,10 +81,10 @@ class Head(BaseModel):
     """... and none of these."""
     recognises: str = ""
     """A function of the parsed file that says more about it."""
-    command: Command | None = None
+    command: ToolCommand | None = None
     inserts: dict[str, str] = {}
     """Job field -> the key that states it, where a fix may add it to a file or a command of the tool."""
-    calls: list[Call] = []
+    calls: list[ToolCall] = []
     modules: list[str] = []
     """Beginnings of whole names of calls that parts of the table read."""
     defaults: dict[str, Plain] = {}
@@ -122,8 +122,8 @@ def _taken(text: str) -> Table:
     """A table without validation, see `parts_of`."""
     found = tomllib.loads(text)
     if "command" in found:
-        found["command"] = Command.model_construct(**found["command"])
-    found["calls"] = [Call.model_construct(**call) for call in found.get("calls", ())]
+        found["command"] = ToolCommand.model_construct(**found["command"])
+    found["calls"] = [ToolCall.model_construct(**call) for call in found.get("calls", ())]
     found["parts"] = parts_of(found.get("parts", ()))
     return Table.model_construct(**found)
 
@@ -135,7 +135,7 @@ def keywords(framework: str) -> list[tuple[frozenset[str], Mapping[str, str]]]:
     return [*own, (frozenset({"DataLoader"}), keywords_of_fields())]
 
 
-def read(kind: str, args: Arguments) -> Found:
+def read(kind: str, args: Arguments) -> FoundSettings:
     """The Job fields of arguments of this kind."""
     table = load(kind)
     args = _named(args, table.renamed)

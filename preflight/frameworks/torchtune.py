@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from preflight.frameworks.litgpt import table, targets
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
 
@@ -43,7 +43,7 @@ def completed(args: Arguments) -> Arguments:
     return args.completed(found)
 
 
-def model(args: Arguments, found: Found) -> None:
+def model(args: Arguments, found: FoundSettings) -> None:
     """The model by its builder's name; adapters and quantisation by the builder's name and arguments."""
     builder, place, model = str(args.value("builder") or ""), args.origin("builder"), args.inner("model")
     adapted = builder.startswith(("lora_", "qlora_", "dora_", "qdora_"))
@@ -72,7 +72,7 @@ def model(args: Arguments, found: Found) -> None:
         found.add("train.quantization.upcast_rest", Const(False, stated))
 
 
-def _adapters(model: Arguments, plain: str, dora: bool, found: Found) -> None:
+def _adapters(model: Arguments, plain: str, dora: bool, found: FoundSettings) -> None:
     dora = dora or model.value("use_dora") is True
     found.add("train.peft.method", Const("dora" if dora else "lora", model.origin("_component_")))
     found.add("train.peft.r", model.get("lora_rank", 8))
@@ -85,7 +85,7 @@ def _adapters(model: Arguments, plain: str, dora: bool, found: Found) -> None:
         found.add("train.peft.targets", Const(targets(plain, parts), model.origin("lora_attn_modules")))
 
 
-def reference(args: Arguments, found: Found) -> None:
+def reference(args: Arguments, found: FoundSettings) -> None:
     """A frozen copy of a model that is trained whole."""
     if "lora" not in str(args.value("builder")):
         found.add("train.copies.reference", Const(1, args.origin("loss_name")))

@@ -27,7 +27,7 @@ from preflight.frameworks.table import read
 from preflight.frameworks.trl import trl
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, either, first_origin, fold, is_constant, when
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import Binding, Parameter
@@ -72,7 +72,7 @@ def training_arguments(
     return found
 
 
-def trainer(args: Arguments, found: Found) -> None:
+def trainer(args: Arguments, found: FoundSettings) -> None:
     """transformers' and TRL's arguments of a file or a command."""
     flavour = _flavour(args)
     if "max_seq_length" in args and "packing" not in args:

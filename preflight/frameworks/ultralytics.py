@@ -19,7 +19,7 @@ from preflight.frameworks.launchers import text
 from preflight.frameworks.table import read
 from preflight.program.arguments import Arguments, arguments_of_call
 from preflight.program.bindings import bind, constant, first_origin, fold, is_unknown
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord, kinds_of
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Fact, Rank, Word
@@ -68,7 +68,7 @@ def completed(args: Arguments) -> Arguments:
     return Arguments({**args.given, **passed}, args.defaults, args.empty, None, args.call)
 
 
-def model(args: Arguments, found: Found) -> None:
+def model(args: Arguments, found: FoundSettings) -> None:
     """The model of a command; a call of `train` is a method of the model."""
     if args.call is None:
         found.bindings += _model(args)
@@ -86,7 +86,7 @@ def _model(args: Arguments) -> list[Binding]:
     return [bind("model.target", target), bind("task", Const("other"), Rank.default)]
 
 
-def batches(args: Arguments, found: Found) -> None:
+def batches(args: Arguments, found: FoundSettings) -> None:
     """The batches of one GPU in training and validation, the accumulation, the nominal batch."""
     gpus, whole = _gpus(args), _batch(args, 1)
     batch = _batch(args, gpus)
@@ -114,7 +114,7 @@ def _doubled(expr: Expr) -> Expr:
     return fold(Op("*", (expr, Const(2))), first_origin(expr))
 
 
-def workers(args: Arguments, found: Found) -> None:
+def workers(args: Arguments, found: FoundSettings) -> None:
     """Workers of the training loader and of the validation loader."""
     found.bindings.append(args.bind("data.workers", "workers"))
     found.bindings.append(args.bind("data.validation_workers", "workers", _doubled(args["workers"])))
@@ -138,7 +138,7 @@ def longer_side(size: Expr) -> Expr:
     return size
 
 
-def samples(args: Arguments, found: Found) -> None:
+def samples(args: Arguments, found: FoundSettings) -> None:
     """The bytes of one sample, and of the workers' buffers for mosaics."""
     side, batch = longer_side(args["imgsz"]), _batch(args, _gpus(args))
     sample = fold(Op("*", (Const(CHANNELS), Op("*", (side, side)))), first_origin(side))
@@ -148,7 +148,7 @@ def samples(args: Arguments, found: Found) -> None:
     found.bindings.append(args.bind("data.worker_bytes", "batch", bytes_kept))
 
 
-def precision(args: Arguments, found: Found) -> None:
+def precision(args: Arguments, found: FoundSettings) -> None:
     """Mixed unless `amp` is a plain no."""
     kind = "fp32" if args.value("amp") is False else "fp16-mixed"
     found.bindings.append(args.bind("train.precision", "amp", Const(kind, first_origin(args["amp"]))))

@@ -54,7 +54,7 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class SweepSpace:
     """The search space of a sweep's parameters.
 
     `constants` and `axes` have dotted names (nested parameters flattened); `arguments` are the top-level parameters in
@@ -73,7 +73,9 @@ class Space:
         return dict(self.arguments) | flat | dict(self.constants)
 
 
-def read_space(parameters: Mapping[str, object], origin_of: OriginOf, route: Route = (), grid: bool = False) -> Space:
+def read_space(
+    parameters: Mapping[str, object], origin_of: OriginOf, route: Route = (), grid: bool = False
+) -> SweepSpace:
     """Axes and constants of a `parameters` mapping that stands at `route` of its document."""
     axes: list[Axis] = []
     constants: list[tuple[str, Const]] = []
@@ -82,7 +84,7 @@ def read_space(parameters: Mapping[str, object], origin_of: OriginOf, route: Rou
         (str(name), _parameter(str(name), body, (*route, name), origin_of, grid, axes, constants, complaints))
         for name, body in parameters.items()
     )
-    return Space(tuple(axes), tuple(constants), arguments, tuple(complaints))
+    return SweepSpace(tuple(axes), tuple(constants), arguments, tuple(complaints))
 
 
 def kind_of(body: object) -> str:

@@ -85,7 +85,7 @@ class Defaults(BaseModel):
     cpus_per_gpu: Count | None = None
 
 
-class Limits(BaseModel):
+class ClusterLimits(BaseModel):
     """`[limits]`: the most that a job of the cluster may request."""
 
     model_config = ConfigDict(extra="forbid")
@@ -120,7 +120,7 @@ class MachineFile(BaseModel):
     node: Annotated[dict[str, NodeTable], Field(min_length=1)]
     partition: dict[str, PartitionTable] = {}
     defaults: Defaults = Defaults()
-    limits: Limits = Limits()
+    limits: ClusterLimits = ClusterLimits()
     cgroup: CgroupTable = CgroupTable()
 
 

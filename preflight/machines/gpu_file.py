@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from preflight.system.entry_points import Added
+from preflight.system.entry_points import AddedEntry
 from preflight.vocabulary.extensions import resource, wrong
 
 Bytes = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
@@ -57,7 +57,7 @@ class GpuFile(_Strict):
     gpus: list[GpuRow] = Field(min_length=1)
 
 
-def read(one: Added, families: Mapping[str, object]) -> GpuFile:
+def read(one: AddedEntry, families: Mapping[str, object]) -> GpuFile:
     """The file of an entry point. `families`: preflight's own. Raises ExtensionError."""
     try:
         found = GpuFile.model_validate_json(resource(one))

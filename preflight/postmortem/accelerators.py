@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, GpuOom
-from preflight.postmortem.reading import Line, Parser
+from preflight.postmortem.reading import LogLine, Parser
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.units import LARGEST, SIZE, size
 
@@ -30,7 +30,7 @@ class Accelerators(Parser):
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         text = line.text
         if "Tried to allocate" in text or "torch.cuda.OutOfMemoryError" in text:
             return  # PyTorch's own
@@ -52,7 +52,7 @@ class Accelerators(Parser):
             elif _JAX_BARE.search(text):
                 yield self._made(line, "jax")
 
-    def _made(self, line: Line, library: str, tried: int | None = None) -> GpuOom:
+    def _made(self, line: LogLine, library: str, tried: int | None = None) -> GpuOom:
         frames = self._traces.frames(line.stream)
         return GpuOom(line.place, library, tried=tried, stream=line.stream, frames=frames)  # type: ignore[arg-type]
 

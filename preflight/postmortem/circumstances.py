@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from preflight.postmortem.collect import Found
-from preflight.postmortem.evidence import Evidence, Frame, Place, Trial
+from preflight.postmortem.collect import CollectedEvidence
+from preflight.postmortem.evidence import Evidence, LogPlace, TracebackFrame, Trial
 from preflight.postmortem.trace import library
 
 MOST_PLACES = 4
@@ -54,22 +54,22 @@ _TRAINING = re.compile(r":(?:closure|training_step|fit|train|train_one_epoch|tra
 
 
 @dataclass(frozen=True)
-class Moment:
+class LoggedMoment:
     """When in the run something failed. `phase` has the estimates' names of phases; "": not known."""
 
     phase: str = ""
-    frame: Frame | None = None
+    frame: TracebackFrame | None = None
     """The innermost frame of the user's own code."""
-    beneath: Frame | None = None
+    beneath: TracebackFrame | None = None
     """The innermost frame of all."""
-    last: Place | None = None
+    last: LogPlace | None = None
     """The last line before it that shows progress."""
 
 
-def moment_of(frames: tuple[Frame, ...]) -> Moment:
+def moment_of(frames: tuple[TracebackFrame, ...]) -> LoggedMoment:
     """The moment that the frames of a traceback tell, read from the outermost to the innermost."""
     if not frames:
-        return Moment()
+        return LoggedMoment()
     phase, weight = "", -1
     for frame in frames:
         name = f"{frame.path}:{frame.function}"
@@ -80,15 +80,15 @@ def moment_of(frames: tuple[Frame, ...]) -> Moment:
                 phase, weight = candidate, strength
                 break
     own = [frame for frame in frames if not library(frame)]
-    return Moment(phase, own[-1] if own else None, frames[-1])
+    return LoggedMoment(phase, own[-1] if own else None, frames[-1])
 
 
-def places_of(*groups: Sequence[Evidence]) -> list[Place]:
+def places_of(*groups: Sequence[Evidence]) -> list[LogPlace]:
     """Where pieces of evidence are, in the order given."""
     return [one.place for group in groups for one in group]
 
 
-def when(places: Sequence[Place], found: Found, frames: tuple[Frame, ...]) -> Moment:
+def when(places: Sequence[LogPlace], found: CollectedEvidence, frames: tuple[TracebackFrame, ...]) -> LoggedMoment:
     """The moment by the traceback, else by the last progress (a .err file has none: then that of the other logs)."""
     told = moment_of(frames)
     seen = [one for place in places for one in found.before.get((place.path, place.line), ())]
@@ -96,10 +96,10 @@ def when(places: Sequence[Place], found: Found, frames: tuple[Frame, ...]) -> Mo
         ends = [progress for progress in found.last.values() if progress]
         seen = list(ends[-1]) if ends else []
     phase = told.phase or (seen[-1].phase if seen else "")
-    return Moment(phase, told.frame, told.beneath, seen[-1].place if seen else None)
+    return LoggedMoment(phase, told.frame, told.beneath, seen[-1].place if seen else None)
 
 
-def trial_of(places: Sequence[Place], found: Found) -> Trial | None:
+def trial_of(places: Sequence[LogPlace], found: CollectedEvidence) -> Trial | None:
     """The trial that a failure belongs to: named in the same line, else started last before it."""
     if not places:
         return None

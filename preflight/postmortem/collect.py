@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from preflight.postmortem.accelerators import Accelerators
 from preflight.postmortem.daemons import Daemons
-from preflight.postmortem.evidence import Evidence, GpuOom, Place, Progress
+from preflight.postmortem.evidence import Evidence, GpuOom, LogPlace, Progress
 from preflight.postmortem.kernel import Kernel
 from preflight.postmortem.program import Program
 from preflight.postmortem.pytorch import PyTorch
-from preflight.postmortem.reading import Block, Line, Parser, blocks, blocks_of
+from preflight.postmortem.reading import LogBlock, LogLine, Parser, blocks, blocks_of
 from preflight.postmortem.sacct import Sacct
 from preflight.postmortem.slurm import Slurm
 from preflight.postmortem.trace import Traces
@@ -25,7 +25,7 @@ MOST_OF_A_KIND = 2_000
 
 
 @dataclass(frozen=True)
-class Found:
+class CollectedEvidence:
     """The evidence of the logs.
 
     `before`: by path and line of a piece of evidence, the progress before it; `last`: by log, the progress at its end.
@@ -38,7 +38,7 @@ class Found:
     files: tuple[str, ...]
     lines: int
     left_out: int = 0
-    raised: tuple[Place, ...] = ()
+    raised: tuple[LogPlace, ...] = ()
     """The last exception that each log shows."""
 
     def of(self, kind: type[E]) -> list[E]:
@@ -62,26 +62,26 @@ SIGNS = tuple(
 """Any evidence contains one of these. To search a block for them is ten times as fast as to parse each line."""
 
 
-def collect(names: Iterable[str]) -> Found:
+def collect(names: Iterable[str]) -> CollectedEvidence:
     """The evidence of logs. Raises UsageError for a log that cannot be read."""
     return _collect((name, blocks(name)) for name in names)
 
 
-def collect_text(name: str, text: str) -> Found:
+def collect_text(name: str, text: str) -> CollectedEvidence:
     """The evidence of a text in memory."""
     return _collect([(name, blocks_of(name, text))])
 
 
-def _collect(sources: Iterable[tuple[str, Iterator[Block]]]) -> Found:
+def _collect(sources: Iterable[tuple[str, Iterator[LogBlock]]]) -> CollectedEvidence:
     kept: list[Evidence] = []
     counts: dict[type, int] = {}
     before: dict[tuple[str, int], tuple[Progress, ...]] = {}
     ends: dict[str, tuple[Progress, ...]] = {}
-    raised: list[Place] = []
+    raised: list[LogPlace] = []
     files, total, left_out = [], 0, 0
     for name, source in sources:
         files.append(name)
-        reader = Reader()
+        reader = LogReader()
         for block in source:
             total += block.data.count(b"\n")
             found = reader.read(block)
@@ -99,16 +99,16 @@ def _collect(sources: Iterable[tuple[str, Iterator[Block]]]) -> Found:
             before[one.place.path, one.place.line] = seen
         ends[name] = _sorted(reader.progress)
         raised += [reader.error] if reader.error is not None else []
-    return Found(tuple(kept), before, ends, tuple(files), total, left_out, tuple(raised))
+    return CollectedEvidence(tuple(kept), before, ends, tuple(files), total, left_out, tuple(raised))
 
 
-class Reader:
+class LogReader:
     """Reads one log. Skips blocks without a sign of evidence, unless a parser is in the middle of a message."""
 
     def __init__(self) -> None:
         self.progress: dict[str, Progress] = {}
         self._traces = Traces()
-        self._passed: Block | None = None
+        self._passed: LogBlock | None = None
         self._parsers: tuple[Parser, ...] = (
             Kernel(),
             Slurm(),
@@ -121,11 +121,11 @@ class Reader:
         )
 
     @property
-    def error(self) -> Place | None:
+    def error(self) -> LogPlace | None:
         """The last exception that was shown."""
         return self._traces.error
 
-    def read(self, block: Block) -> list[tuple[Evidence, tuple[Progress, ...]]]:
+    def read(self, block: LogBlock) -> list[tuple[Evidence, tuple[Progress, ...]]]:
         """The evidence that a block completes, each piece with the progress before it."""
         awake = self._traces.awake or any(parser.awake for parser in self._parsers)
         if not block.edge and not awake and not any(sign in block.data for sign in SIGNS):
@@ -137,12 +137,12 @@ class Reader:
             self._passed = None
         return [found for line in block.lines() for found in self._line(line)]
 
-    def _follow(self, line: Line) -> None:
+    def _follow(self, line: LogLine) -> None:
         seen = progress(line)
         if seen is not None:
             self.progress[seen.phase] = seen
 
-    def _line(self, line: Line) -> list[tuple[Evidence, tuple[Progress, ...]]]:
+    def _line(self, line: LogLine) -> list[tuple[Evidence, tuple[Progress, ...]]]:
         self._traces.feed(line)
         found = [one for parser in self._parsers for one in parser.feed(line)]
         if any(isinstance(one, GpuOom) for one in found):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.engine.what_if import states
-from preflight.postmortem.configuration import Candidate
+from preflight.postmortem.configuration import ConfigurationFile
 from preflight.postmortem.diagnosis import GPU_LIMITS, HOST_LIMITS, Diagnosis
 from preflight.postmortem.evidence import GpuOom
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, own
@@ -24,7 +24,7 @@ CAPACITY_DIFFERS = 0.03
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One tier: bytes at the failure, bytes with the failed request, and the estimated peak."""
 
     tier: str
@@ -37,13 +37,13 @@ class Row:
 class Compared:
     """A study compared with a diagnosis: the tiers, and the conclusions in words."""
 
-    candidate: Candidate
+    candidate: ConfigurationFile
     cause: Diagnosis
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     words: tuple[str, ...]
 
 
-def compare(candidate: Candidate, cause: Diagnosis) -> Compared:
+def compare(candidate: ConfigurationFile, cause: Diagnosis) -> Compared:
     """The comparison of a study with a diagnosis."""
     if cause.limit in GPU_LIMITS and cause.gpu is not None:
         return Compared(
@@ -59,17 +59,17 @@ def compare(candidate: Candidate, cause: Diagnosis) -> Compared:
 # --- GPU ------------------------------------------------------------------------------------------------------------
 
 
-def _tiers(one: GpuOom, candidate: Candidate) -> Iterator[Row]:
+def _tiers(one: GpuOom, candidate: ConfigurationFile) -> Iterator[ComparisonRow]:
     device, asked = candidate.estimates.device, one.tried
     for tier, seen in (("allocated", one.allocated), ("reserved", one.reserved), ("process", own(one))):
         if seen is None:
             continue
         # reserved but unused memory cannot serve the request (or it would have), so it comes on top of the process
         needed = seen + asked if asked is not None and tier != "reserved" else None
-        yield Row(tier, seen, needed, getattr(device, tier) if device is not None else None)
+        yield ComparisonRow(tier, seen, needed, getattr(device, tier) if device is not None else None)
 
 
-def _gpu_words(candidate: Candidate, cause: Diagnosis, one: GpuOom) -> Iterator[str]:
+def _gpu_words(candidate: ConfigurationFile, cause: Diagnosis, one: GpuOom) -> Iterator[str]:
     device = candidate.estimates.device
     if device is None:
         reason = candidate.estimates.reasons.get("device", "the reason is not known")
@@ -97,7 +97,7 @@ def _capacity(device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
         )
 
 
-def _verdict(candidate: Candidate, cause: Diagnosis, device: DeviceEstimate, one: GpuOom) -> str:
+def _verdict(candidate: ConfigurationFile, cause: Diagnosis, device: DeviceEstimate, one: GpuOom) -> str:
     """Whether the estimate predicts the failure, and the likely reason if it does not."""
     need, capacity = device.process, one.capacity or device.capacity
     bound = "at least " if device.lower_bound else ""
@@ -149,7 +149,7 @@ def _moment(device: DeviceEstimate, cause: Diagnosis) -> Iterator[str]:
         yield f"it failed in {phase}, which the estimate for these files does not include: it covers training alone"
 
 
-def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
+def _explanations(candidate: ConfigurationFile, device: DeviceEstimate, one: GpuOom) -> Iterator[str]:
     """Settings with which the estimate would be as high as the memory that the process needed."""
     mine = own(one)
     if mine is None or one.tried is None or mine + one.tried <= device.process.high + ROUNDING:
@@ -164,17 +164,17 @@ def _explanations(candidate: Candidate, device: DeviceEstimate, one: GpuOom) -> 
 # --- host -----------------------------------------------------------------------------------------------------------
 
 
-def _host_rows(candidate: Candidate, cause: Diagnosis) -> Iterator[Row]:
+def _host_rows(candidate: ConfigurationFile, cause: Diagnosis) -> Iterator[ComparisonRow]:
     """The memory of the node that the kernel cannot take back; the estimate counts the same."""
     seen, host = cause.host, candidate.estimates.host
     if seen is None or cause.limit != "cgroup":
         return
     kept = seen.usage if seen.anon is None else seen.anon + (seen.shmem or 0)
     if kept is not None:
-        yield Row("node", kept, None, host.per_node if host is not None else None)
+        yield ComparisonRow("node", kept, None, host.per_node if host is not None else None)
 
 
-def _host_words(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
+def _host_words(candidate: ConfigurationFile, cause: Diagnosis) -> Iterator[str]:
     host, seen = candidate.estimates.host, cause.host
     if host is None:
         yield from _host_unknown(candidate, cause)
@@ -207,7 +207,7 @@ def _host_moment(host: HostEstimate, cause: Diagnosis) -> Iterator[str]:
         yield f"the log ended in {phase}, but the estimated peak is at {host.peak}"
 
 
-def _host_unknown(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
+def _host_unknown(candidate: ConfigurationFile, cause: Diagnosis) -> Iterator[str]:
     """The size of a sample that follows from the failure, if that size is not known."""
     reason = candidate.estimates.reasons.get("host", "the reason is not known")
     yield f"the host memory cannot be estimated: {reason}"
@@ -228,7 +228,7 @@ def _host_unknown(candidate: Candidate, cause: Diagnosis) -> Iterator[str]:
     )
 
 
-def _shm_words(candidate: Candidate) -> Iterator[str]:
+def _shm_words(candidate: ConfigurationFile) -> Iterator[str]:
     """The loaders' bytes in /dev/shm, from the estimate of a job whose /dev/shm is too small."""
     tiny: dict[str, object] = {"machine.shm": 1, "machine.memory_limit": LARGEST, "machine.node_memory": None}
     job = possible(candidate.job, tiny)
@@ -244,7 +244,7 @@ def _shm_words(candidate: Candidate) -> Iterator[str]:
 # --- time -----------------------------------------------------------------------------------------------------------
 
 
-def _time_words(candidate: Candidate) -> Iterator[str]:
+def _time_words(candidate: ConfigurationFile) -> Iterator[str]:
     request = candidate.result.study.request
     minutes = request.time_minutes if request is not None else None
     if isinstance(minutes, int) and not isinstance(minutes, bool):

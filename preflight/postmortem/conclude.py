@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from preflight.postmortem import end_causes, gpu_causes, host_causes
-from preflight.postmortem.collect import Found
+from preflight.postmortem.collect import CollectedEvidence
 from preflight.postmortem.diagnosis import RANK, Diagnosis, Misleading
 from preflight.postmortem.evidence import Evidence
 from preflight.vocabulary.findings import Confidence
@@ -23,7 +23,7 @@ class Conclusion:
     notes: tuple[str, ...] = ()
 
 
-def conclude(found: Found) -> Conclusion:
+def conclude(found: CollectedEvidence) -> Conclusion:
     """Diagnoses from the evidence of all logs."""
     killed = host_causes.memory(found)
     found_causes = [
@@ -51,7 +51,7 @@ def _followed(cause: Diagnosis, left: list[Diagnosis]) -> Diagnosis:
     return replace(cause, notes=(*cause.notes, *after))
 
 
-def of_job(found: Found, job: str) -> Found:
+def of_job(found: CollectedEvidence, job: str) -> CollectedEvidence:
     """The evidence without that of other SLURM jobs."""
     base = job.partition("_")[0].partition(".")[0]
     return replace(found, evidence=tuple(one for one in found.evidence if _names(one) in (None, base)))

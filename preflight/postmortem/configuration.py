@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from preflight.engine.check import Options, Setup, check, job_at, setup
+from preflight.engine.check import CheckOptions, CheckSetup, check, job_at, setup
 from preflight.engine.files import batches
-from preflight.postmortem.collect import Found
+from preflight.postmortem.collect import CollectedEvidence
 from preflight.postmortem.diagnosis import Diagnosis
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied
 from preflight.postmortem.trace import library
@@ -24,7 +24,7 @@ SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash", ".job")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ConfigurationFile:
     """A study that may be the job that died, with the Job of the combination that failed, or of the worst one."""
 
     report: Report
@@ -40,7 +40,7 @@ class Candidate:
     """Tracing policy: allowed for models without a shipped law, and with which interpreter."""
 
 
-def named(found: Found, cwd: Path) -> list[str]:
+def named(found: CollectedEvidence, cwd: Path) -> list[str]:
     """Files under the current directory that the logs name: a job script if there is one, else the program."""
     files = list(dict.fromkeys(_files(found, cwd.resolve())))
     scripts = [path for path in files if path.suffix in SCRIPTS]
@@ -48,7 +48,7 @@ def named(found: Found, cwd: Path) -> list[str]:
     return [str(path) for path in chosen[:1]]
 
 
-def meant(candidates: Sequence[Candidate], found: Found, cwd: Path) -> list[Candidate]:
+def meant(candidates: Sequence[ConfigurationFile], found: CollectedEvidence, cwd: Path) -> list[ConfigurationFile]:
     """Of several studies those whose files the logs name; all of them when the logs name none."""
     here = cwd.resolve()
     files = {here / path for path in _files(found, here)}
@@ -56,7 +56,7 @@ def meant(candidates: Sequence[Candidate], found: Found, cwd: Path) -> list[Cand
     return of_log or list(candidates)
 
 
-def _files(found: Found, cwd: Path) -> Iterator[Path]:
+def _files(found: CollectedEvidence, cwd: Path) -> Iterator[Path]:
     for one in found.evidence:
         for name, folder in _names(one):
             path = _existing(name, folder, cwd)
@@ -95,14 +95,14 @@ def _existing(name: str, folder: str, cwd: Path) -> Path | None:
 
 
 def judge(
-    paths: Sequence[str], options: Options, causes: Sequence[Diagnosis], cwd: Path
-) -> tuple[list[Report], list[Candidate], list[str]]:
+    paths: Sequence[str], options: CheckOptions, causes: Sequence[Diagnosis], cwd: Path
+) -> tuple[list[Report], list[ConfigurationFile], list[str]]:
     """The check of the files, the studies that may be the job, and notes about values from the logs.
 
     The logs say the GPU's memory and the memory limit when the files do not. Raises UsageError for a wrong file.
     """
     reports: list[Report] = []
-    candidates: list[Candidate] = []
+    candidates: list[ConfigurationFile] = []
     notes: list[str] = []
     for batch in batches(paths, cwd, from_hook=False):
         project, asked = setup(batch, options, cwd)
@@ -121,7 +121,9 @@ def judge(
     return reports, candidates, list(dict.fromkeys(notes))
 
 
-def _from_logs(report: Report, causes: Sequence[Diagnosis], options: Options) -> tuple[dict[str, Value], list[str]]:
+def _from_logs(
+    report: Report, causes: Sequence[Diagnosis], options: CheckOptions
+) -> tuple[dict[str, Value], list[str]]:
     """GPU memory and memory limit that the logs show and the files do not state, with a note on each."""
     jobs = [(result, result.space.worst.job) for result in report.studies]
     capacity = next((c.gpu.capacity for c in causes if c.gpu is not None and c.gpu.capacity is not None), None)
@@ -138,7 +140,7 @@ def _from_logs(report: Report, causes: Sequence[Diagnosis], options: Options) ->
     return found, said
 
 
-def _candidates(report: Report, asked: Setup, causes: Sequence[Diagnosis]) -> list[Candidate]:
+def _candidates(report: Report, asked: CheckSetup, causes: Sequence[Diagnosis]) -> list[ConfigurationFile]:
     trial = next((cause.trial for cause in causes if cause.trial is not None), None)
     failed, worst = [], []
     for result in report.studies:
@@ -146,9 +148,9 @@ def _candidates(report: Report, asked: Setup, causes: Sequence[Diagnosis]) -> li
         shared = estimate, asked.tracing
         at = at_trial(result, trial) if trial is not None else None
         if at is not None:
-            failed.append(Candidate(report, result, at[0], estimate(at[0]), at[1], True, *shared))
+            failed.append(ConfigurationFile(report, result, at[0], estimate(at[0]), at[1], True, *shared))
         only_one = not result.study.is_search
-        worst.append(Candidate(report, result, case.job, case.estimates, case.assignment, only_one, *shared))
+        worst.append(ConfigurationFile(report, result, case.job, case.estimates, case.assignment, only_one, *shared))
     return failed or worst
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import ContainerKilled, DaemonKill, Evidence
-from preflight.postmortem.reading import Line, Parser
+from preflight.postmortem.reading import LogLine, Parser
 from preflight.postmortem.units import kubernetes, slurm
 
 _REASON = re.compile(
@@ -38,7 +38,7 @@ class Daemons(Parser):
     def awake(self) -> bool:
         return self._killed is not None or self._section == "limits"
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         """The evidence of a line. `kubectl describe` lists the limits of a container after its last state."""
         text = line.text
         if found := _SECTION.match(text):

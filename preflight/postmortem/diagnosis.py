@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from preflight.postmortem.circumstances import Moment
-from preflight.postmortem.evidence import GpuOom, Place, Trial
+from preflight.postmortem.circumstances import LoggedMoment
+from preflight.postmortem.evidence import GpuOom, LogPlace, Trial
 from preflight.vocabulary.findings import Confidence
 
 Limit = Literal[
@@ -48,9 +48,9 @@ class Diagnosis:
     limit: Limit
     title: str
     confidence: Confidence
-    places: tuple[Place, ...]
+    places: tuple[LogPlace, ...]
     count: int = 1
-    when: Moment = field(default_factory=Moment)
+    when: LoggedMoment = field(default_factory=LoggedMoment)
     notes: tuple[str, ...] = ()
     help: tuple[str, ...] = ()
     gpu: GpuOom | None = None
@@ -62,6 +62,6 @@ class Diagnosis:
 class Misleading:
     """A figure in the logs that is easily mistaken for the memory that the job needs."""
 
-    place: Place
+    place: LogPlace
     figure: str
     why: str

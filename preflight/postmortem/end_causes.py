@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.postmortem.circumstances import MOST_PLACES, places_of, trial_of, when
-from preflight.postmortem.collect import Found
+from preflight.postmortem.collect import CollectedEvidence
 from preflight.postmortem.diagnosis import Diagnosis, HostFigures
 from preflight.postmortem.evidence import (
     Accounting,
@@ -21,7 +21,7 @@ from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.words import gib
 
 
-def causes(found: Found, explained: bool) -> Iterator[Diagnosis]:
+def causes(found: CollectedEvidence, explained: bool) -> Iterator[Diagnosis]:
     """Every diagnosis but those of GPU memory and of a kill for memory; `explained`: there is such a kill."""
     yield from _shared_memory(found)
     yield from _refused(found)
@@ -33,7 +33,7 @@ def causes(found: Found, explained: bool) -> Iterator[Diagnosis]:
     yield from _crashed_workers(found)
 
 
-def _shared_memory(found: Found) -> Iterator[Diagnosis]:
+def _shared_memory(found: CollectedEvidence) -> Iterator[Diagnosis]:
     full = found.of(SharedMemoryFull)
     buses = [one for one in found.of(WorkerDied) if one.signal.startswith("Bus error")]
     if not full and not buses:
@@ -58,7 +58,7 @@ def _shared_memory(found: Found) -> Iterator[Diagnosis]:
     )
 
 
-def _refused(found: Found) -> Iterator[Diagnosis]:
+def _refused(found: CollectedEvidence) -> Iterator[Diagnosis]:
     refused = found.of(HostAllocation)
     if not refused:
         return
@@ -81,7 +81,7 @@ def _refused(found: Found) -> Iterator[Diagnosis]:
     )
 
 
-def _processes(found: Found) -> Iterator[Diagnosis]:
+def _processes(found: CollectedEvidence) -> Iterator[Diagnosis]:
     limits = found.of(TooManyProcesses)
     if not limits:
         return
@@ -100,7 +100,7 @@ def _processes(found: Found) -> Iterator[Diagnosis]:
     )
 
 
-def _time(found: Found) -> Iterator[Diagnosis]:
+def _time(found: CollectedEvidence) -> Iterator[Diagnosis]:
     rows = found.of(Accounting)
     places = places_of(_ended(found, "time"), [row for row in rows if row.state == "TIMEOUT"])
     if not places:
@@ -120,7 +120,7 @@ def _time(found: Found) -> Iterator[Diagnosis]:
     )
 
 
-def _node_failure(found: Found) -> Iterator[Diagnosis]:
+def _node_failure(found: CollectedEvidence) -> Iterator[Diagnosis]:
     failed = _ended(found, "node-failure")
     places = places_of(failed, [row for row in found.of(Accounting) if row.state in ("NODE_FAIL", "BOOT_FAIL")])
     if not places:
@@ -138,7 +138,7 @@ def _node_failure(found: Found) -> Iterator[Diagnosis]:
     )
 
 
-def _cancelled(found: Found) -> Iterator[Diagnosis]:
+def _cancelled(found: CollectedEvidence) -> Iterator[Diagnosis]:
     rows = found.of(Accounting)
     preempted = places_of(_ended(found, "preempted"), [row for row in rows if row.state == "PREEMPTED"])
     cancelled = places_of(_ended(found, "cancelled"), [row for row in rows if row.state == "CANCELLED"])
@@ -150,11 +150,11 @@ def _cancelled(found: Found) -> Iterator[Diagnosis]:
         yield Diagnosis("ended", title, sure, tuple([*preempted, *cancelled][:MOST_PLACES]))
 
 
-def _ended(found: Found, reason: str) -> list[JobEnded]:
+def _ended(found: CollectedEvidence, reason: str) -> list[JobEnded]:
     return [one for one in found.of(JobEnded) if one.reason == reason]
 
 
-def _signals(found: Found, explained: bool) -> Iterator[Diagnosis]:
+def _signals(found: CollectedEvidence, explained: bool) -> Iterator[Diagnosis]:
     """Processes that ended with signal 9, without a reason in the logs."""
     killed = [one for one in found.of(WorkerDied) if one.signal.startswith("Killed")]
     rows = [row for row in found.of(Accounting) if row.signal == 9 or row.exit_code == 128 + 9]
@@ -182,7 +182,7 @@ def _signals(found: Found, explained: bool) -> Iterator[Diagnosis]:
     )
 
 
-def _crashed_workers(found: Found) -> Iterator[Diagnosis]:
+def _crashed_workers(found: CollectedEvidence) -> Iterator[Diagnosis]:
     known = ("Bus error", "Killed", "Terminated")
     crashed = [one for one in found.of(WorkerDied) if one.signal and not one.signal.startswith(known)]
     if crashed:

@@ -8,7 +8,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPlace:
     """A line of a log, counted from 1. `text`: the line as it is shown, shortened."""
 
     path: str
@@ -20,7 +20,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TracebackFrame:
     """One frame of a Python traceback."""
 
     path: str
@@ -45,7 +45,7 @@ class Task:
 class Evidence:
     """Base of all kinds of evidence: the facts from one place of a log."""
 
-    place: Place
+    place: LogPlace
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class GpuOom(Evidence):
     others: tuple[tuple[int, int], ...] = ()
     private_pools: int | None = None
     stream: str = ""
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[TracebackFrame, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,14 +174,14 @@ class WorkerDied(Evidence):
 
     pid: int | None
     signal: str
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[TracebackFrame, ...] = ()
 
 
 @dataclass(frozen=True)
 class SharedMemoryFull(Evidence):
     """A write to /dev/shm failed."""
 
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[TracebackFrame, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class HostAllocation(Evidence):
 
     tried: int | None = None
     pinned: bool = False
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[TracebackFrame, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from preflight.postmortem.circumstances import MOST_PLACES, Moment, moment_of, trial_of
-from preflight.postmortem.collect import Found
+from preflight.postmortem.circumstances import MOST_PLACES, LoggedMoment, moment_of, trial_of
+from preflight.postmortem.collect import CollectedEvidence
 from preflight.postmortem.diagnosis import Diagnosis, Limit, Misleading
-from preflight.postmortem.evidence import GpuOom, Place
+from preflight.postmortem.evidence import GpuOom, LogPlace
 from preflight.postmortem.gpu_message import ROUNDING, elsewhere, in_use, largest_context, limit_of, own
 from preflight.vocabulary.findings import Confidence
 from preflight.vocabulary.words import gib, plural
@@ -26,14 +26,14 @@ class Group:
     """
 
     first: GpuOom
-    places: list[Place]
-    told: list[Place]
+    places: list[LogPlace]
+    told: list[LogPlace]
     streams: set[str]
     devices: set[int]
     count: int = 1
 
 
-def causes(found: Found) -> Iterator[Diagnosis]:
+def causes(found: CollectedEvidence) -> Iterator[Diagnosis]:
     """One diagnosis for each way in which GPU memory ran out."""
     messages = found.of(GpuOom)
     real = [one for one in messages if one.library == "pytorch"]
@@ -46,7 +46,7 @@ def causes(found: Found) -> Iterator[Diagnosis]:
 def _grouped(messages: Sequence[GpuOom]) -> list[Group]:
     """Messages with equal figures report one failure; ranks that fail at the same line are one diagnosis."""
     told: dict[tuple[object, ...], GpuOom] = {}
-    again: dict[tuple[object, ...], list[Place]] = {}
+    again: dict[tuple[object, ...], list[LogPlace]] = {}
     for one in messages:
         key: tuple[object, ...] = _FIGURES(one)
         if one.tried is None:
@@ -75,7 +75,7 @@ def _devices(one: GpuOom) -> set[int]:
     return set() if one.device is None else {one.device}
 
 
-def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Diagnosis:
+def _cause(group: Group, found: CollectedEvidence, after: Sequence[GpuOom]) -> Diagnosis:
     one = group.first
     limit = limit_of(one)
     at = moment_of(one.frames)
@@ -89,7 +89,7 @@ def _cause(group: Group, found: Found, after: Sequence[GpuOom]) -> Diagnosis:
         _confidence(one, limit),
         tuple(group.places[:MOST_PLACES]),
         group.count,
-        Moment(phase, at.frame, at.beneath, before[-1].place if before else None),
+        LoggedMoment(phase, at.frame, at.beneath, before[-1].place if before else None),
         tuple(notes),
         tuple(_help(one, limit)),
         gpu=one,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from preflight.postmortem.circumstances import MOST_PLACES, places_of, trial_of, when
-from preflight.postmortem.collect import Found
+from preflight.postmortem.collect import CollectedEvidence
 from preflight.postmortem.diagnosis import Diagnosis, HostFigures, Limit, Misleading
 from preflight.postmortem.evidence import (
     Accounting,
@@ -25,7 +25,7 @@ PROGRAMS = ("python", "pt_", "torchrun", "accelerate", "deepspeed", "ray::", "sr
 """How the names of training processes and their workers start; the log of a node reports any process."""
 
 
-def memory(found: Found) -> Diagnosis | None:
+def memory(found: CollectedEvidence) -> Diagnosis | None:
     """The diagnosis of a kill for memory; None: the logs show no such kill."""
     kill = _kill(found)
     steps, containers, daemons = found.of(StepKilled), found.of(ContainerKilled), found.of(DaemonKill)
@@ -60,11 +60,11 @@ def memory(found: Found) -> Diagnosis | None:
     )
 
 
-def _out_of_memory(found: Found) -> list[Accounting]:
+def _out_of_memory(found: CollectedEvidence) -> list[Accounting]:
     return [row for row in found.of(Accounting) if row.state == "OUT_OF_MEMORY"]
 
 
-def _kill(found: Found) -> KernelKill | None:
+def _kill(found: CollectedEvidence) -> KernelKill | None:
     """The kill that ended the job: in its own control group, else of a training process, else any."""
     kills = found.of(KernelKill)
     jobs = {one.job for one in found.of(StepKilled)} | {row.job for row in found.of(Accounting)}
@@ -88,7 +88,7 @@ def _kernel_title(kill: KernelKill) -> str:
     return f"the node ran out of memory (not a limit of the job): the kernel killed {who}"
 
 
-def _slurm_title(found: Found) -> str:
+def _slurm_title(found: CollectedEvidence) -> str:
     limit = _limit(found)
     room = f" of {gib(limit)} per node" if limit is not None else ""
     count = max((one.count or 0 for one in found.of(StepKilled)), default=0)
@@ -104,7 +104,7 @@ def _daemon_title(one: DaemonKill) -> str:
     return f"{one.daemon} killed{victim} because the node had little memory left{had}"
 
 
-def _limit(found: Found) -> int | None:
+def _limit(found: CollectedEvidence) -> int | None:
     """Bytes per node that accounting, SLURM's message or a container's description gives the job."""
     for one in found.of(MemoryExceeded):
         if one.limit is not None:
@@ -115,7 +115,7 @@ def _limit(found: Found) -> int | None:
     return next((one.limit for one in found.of(ContainerKilled) if one.limit is not None), None)
 
 
-def _host_figures(found: Found, kill: KernelKill | None) -> HostFigures:
+def _host_figures(found: CollectedEvidence, kill: KernelKill | None) -> HostFigures:
     tasks = [row.largest_task for row in found.of(Accounting) if row.largest_task is not None]
     limit = kill.limit if kill is not None and kill.limit else _limit(found)
     if kill is not None and kill.scope != "cgroup":
@@ -129,7 +129,7 @@ def _host_figures(found: Found, kill: KernelKill | None) -> HostFigures:
     return HostFigures(limit, kill.usage, kill.anon, kill.shmem, kill.anon_rss, largest)
 
 
-def _memory_notes(found: Found, kill: KernelKill | None, steps: Sequence[StepKilled]) -> Iterator[str]:
+def _memory_notes(found: CollectedEvidence, kill: KernelKill | None, steps: Sequence[StepKilled]) -> Iterator[str]:
     if kill is not None:
         if kill.usage is not None and kill.limit:
             used = f"memory in use at that moment: {gib(kill.usage)}"
@@ -153,7 +153,7 @@ def _memory_notes(found: Found, kill: KernelKill | None, steps: Sequence[StepKil
             yield f"killed steps: {', '.join(named[:6])}"
 
 
-def _memory_help(found: Found, kill: KernelKill | None) -> Iterator[str]:
+def _memory_help(found: CollectedEvidence, kill: KernelKill | None) -> Iterator[str]:
     if kill is None and not found.of(MemoryExceeded) and (found.of(StepKilled) or _out_of_memory(found)):
         yield (
             "SLURM reports the same when the whole node was full; dmesg -T on the node tells which it was: "
@@ -161,7 +161,7 @@ def _memory_help(found: Found, kill: KernelKill | None) -> Iterator[str]:
         )
 
 
-def misleading(found: Found) -> Iterator[Misleading]:
+def misleading(found: CollectedEvidence) -> Iterator[Misleading]:
     """Figures of the kernel and of accounting that are easily mistaken for the memory that the job needs."""
     kill = _kill(found)
     if kill is not None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from preflight.postmortem.evidence import Evidence, KernelKill, Place, Task, TooManyProcesses
-from preflight.postmortem.reading import Line, Parser
+from preflight.postmortem.evidence import Evidence, KernelKill, LogPlace, Task, TooManyProcesses
+from preflight.postmortem.reading import LogLine, Parser
 from preflight.postmortem.units import LARGEST, kib
 
 MOST_TASKS = 4096
@@ -57,7 +57,7 @@ class Kernel(Parser):
     def awake(self) -> bool:
         return bool(self._asked) or self._open is not None
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         """The evidence that a line completes."""
         text = line.text
         if "fork rejected" in text and (found := _FORK.search(text)):
@@ -102,7 +102,7 @@ class Kernel(Parser):
         if value is not None:
             into[name] = value
 
-    def _victim(self, place: Place, found: re.Match[str]) -> Iterator[Evidence]:
+    def _victim(self, place: LogPlace, found: re.Match[str]) -> Iterator[Evidence]:
         """Older kernels write two lines for a victim: the choice with a score, then the figures."""
         pid = int(found["pid"][-15:])
         figures = _figures(found["rest"])

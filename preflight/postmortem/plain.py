@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from preflight.postmortem.circumstances import Moment
+from preflight.postmortem.circumstances import LoggedMoment
 from preflight.postmortem.compare import Compared
 from preflight.postmortem.diagnosis import Diagnosis
-from preflight.postmortem.evidence import Evidence, Place, Progress
+from preflight.postmortem.evidence import Evidence, LogPlace, Progress
 from preflight.postmortem.run import Postmortem
 from preflight.reports import plain
 
@@ -58,7 +58,7 @@ def _cause(cause: Diagnosis) -> plain.Plain:
     }
 
 
-def _when(when: Moment) -> plain.Plain:
+def _when(when: LoggedMoment) -> plain.Plain:
     return {
         "phase": when.phase or None,
         "frame": None if when.frame is None else dataclasses.asdict(when.frame),
@@ -90,7 +90,7 @@ def _compared(one: Compared) -> plain.Plain:
     }
 
 
-def _place(place: Place) -> plain.Plain:
+def _place(place: LogPlace) -> plain.Plain:
     return {"path": place.path, "line": place.line}
 
 
@@ -100,7 +100,7 @@ def _evidence(one: Evidence) -> plain.Plain:
     for field in dataclasses.fields(one):
         if field.name != "tasks" or isinstance(getattr(one, field.name), int):
             value = getattr(one, field.name)
-            data[field.name] = dataclasses.asdict(value) if isinstance(value, Place) else _plain(value)
+            data[field.name] = dataclasses.asdict(value) if isinstance(value, LogPlace) else _plain(value)
     return data
 
 

@@ -13,7 +13,7 @@ from preflight.postmortem.evidence import (
     TooManyProcesses,
     WorkerDied,
 )
-from preflight.postmortem.reading import Line, Parser
+from preflight.postmortem.reading import LogLine, Parser
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.units import SIZE, count, size
 
@@ -54,7 +54,7 @@ class Program(Parser):
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         text = line.text
         frames = self._traces.frames(line.stream)
         if "DataLoader worker" in text and (found := _WORKER.search(text)):

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, GpuOom
-from preflight.postmortem.reading import Line, Parser
+from preflight.postmortem.reading import LogLine, Parser
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.units import SIZE, size
 
@@ -55,13 +55,13 @@ class PyTorch(Parser):
 
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
-        self._pending: dict[str, list[Line]] = {}
+        self._pending: dict[str, list[LogLine]] = {}
 
     @property
     def awake(self) -> bool:
         return bool(self._pending)
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         """The evidence of a line. A message ends at a line of its stream that has none of its words."""
         started = self._pending.get(line.stream)
         text = line.text
@@ -88,7 +88,7 @@ class PyTorch(Parser):
             yield from self._done(stream)
 
 
-def read(lines: list[Line], traces: Traces) -> GpuOom:
+def read(lines: list[LogLine], traces: Traces) -> GpuOom:
     """The figures of one message."""
     text = " ".join(line.text.strip() for line in lines)
     found = {name: _figure(pattern, text) for name, pattern in _FIGURES.items()}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
-from preflight.postmortem.evidence import Evidence, Place
+from preflight.postmortem.evidence import Evidence, LogPlace
 from preflight.vocabulary.errors import UsageError
 
 BLOCK = 1 << 18
@@ -47,7 +47,7 @@ _STREAM = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line without escape codes. `stream`: the rank that wrote it; "": the log does not tell."""
 
     path: str
@@ -56,19 +56,19 @@ class Line:
     stream: str
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LogPlace:
         return self.at(0)
 
-    def at(self, start: int) -> Place:
+    def at(self, start: int) -> LogPlace:
         """The place; a long line is shown from a little before `start`."""
         text = self.text
         if len(text) > SHOWN and start > LEAD:
             text = "..." + text[start - LEAD :]
-        return Place(self.path, self.number, text.strip()[:SHOWN])
+        return LogPlace(self.path, self.number, text.strip()[:SHOWN])
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LogBlock:
     """Some whole lines as bytes: most blocks are never parsed. `edge`: the first or the last block of a log."""
 
     path: str
@@ -76,7 +76,7 @@ class Block:
     data: bytes
     edge: bool = False
 
-    def lines(self, data: bytes | None = None, number: int | None = None) -> Iterator[Line]:
+    def lines(self, data: bytes | None = None, number: int | None = None) -> Iterator[LogLine]:
         """The lines that are not empty; all states of a progress bar have the same line number."""
         texts = (self.data if data is None else data).decode("utf-8", "replace").split("\n")
         for at, text in enumerate(texts, self.number if number is None else number):
@@ -85,9 +85,9 @@ class Block:
                 for start in range(0, len(part), LONGEST):
                     piece = part[start : start + LONGEST]
                     if not piece.isspace():
-                        yield Line(self.path, at, piece, _stream(piece))
+                        yield LogLine(self.path, at, piece, _stream(piece))
 
-    def tail(self) -> Iterator[Line]:
+    def tail(self) -> Iterator[LogLine]:
         """The last lines."""
         start = self.data.find(b"\n", len(self.data) - TAIL) + 1 if len(self.data) > TAIL else 0
         return self.lines(self.data[start:], self.number + self.data.count(b"\n", 0, start))
@@ -101,7 +101,7 @@ class Parser:
         """Whether it needs the next lines, whatever they contain: it is in the middle of a message."""
         return False
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         """The evidence that a line completes."""
         raise NotImplementedError
 
@@ -125,7 +125,7 @@ def logs(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def blocks(name: str) -> Iterator[Block]:
+def blocks(name: str) -> Iterator[LogBlock]:
     """A log in blocks of whole lines; `-` is standard input. Raises UsageError when it cannot be read as text."""
     try:
         if name == "-":
@@ -143,18 +143,18 @@ def blocks(name: str) -> Iterator[Block]:
         raise UsageError(f"{name}: cannot be read: {reason}") from error
 
 
-def blocks_of(name: str, text: str) -> Iterator[Block]:
+def blocks_of(name: str, text: str) -> Iterator[LogBlock]:
     """The blocks of a text in memory."""
     return _blocks(name, io.BytesIO(text.encode("utf-8", "replace")))
 
 
-def _blocks(name: str, file: IO[bytes]) -> Iterator[Block]:
+def _blocks(name: str, file: IO[bytes]) -> Iterator[LogBlock]:
     """The blocks, read one ahead, so that the last one is marked as an edge."""
     number, held, first = 1, None, True
     for data in _texts(name, file):
         if held is not None:
             yield held
-        held = Block(name, number, data, first)
+        held = LogBlock(name, number, data, first)
         number, first = number + data.count(b"\n"), False
     if held is not None:
         yield replace(held, edge=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.engine.check import Options
-from preflight.postmortem.collect import Found, collect, collect_text
+from preflight.engine.check import CheckOptions
+from preflight.postmortem.collect import CollectedEvidence, collect, collect_text
 from preflight.postmortem.compare import Compared, compare
 from preflight.postmortem.conclude import Conclusion, conclude, of_job
-from preflight.postmortem.configuration import Candidate, judge, meant, named
+from preflight.postmortem.configuration import ConfigurationFile, judge, meant, named
 from preflight.postmortem.diagnosis import Diagnosis
 from preflight.system.processes import ask_program
 from preflight.vocabulary.errors import UsageError
@@ -36,7 +36,7 @@ class Postmortem:
     `configuration`: the files; `from_logs`: the logs name them; `notes`: shown once, at the end.
     """
 
-    found: Found
+    found: CollectedEvidence
     conclusion: Conclusion
     compared: tuple[Compared, ...] = ()
     outcome: Outcome | None = None
@@ -49,7 +49,7 @@ def postmortem(
     logs: Sequence[str],
     configuration: Sequence[str],
     job: str | None,
-    options: Options,
+    options: CheckOptions,
     cwd: Path,
     outcome: Callable[[Sequence[Report]], Outcome],
 ) -> Postmortem:
@@ -80,7 +80,7 @@ def postmortem(
     )
 
 
-def _compared(candidates: Sequence[Candidate], causes: Sequence[Diagnosis]) -> list[Compared]:
+def _compared(candidates: Sequence[ConfigurationFile], causes: Sequence[Diagnosis]) -> list[Compared]:
     """The first diagnosis that the estimate says something about, compared with each study."""
     for cause in causes:
         found = [compare(candidate, cause) for candidate in candidates[:MOST_STUDIES]]

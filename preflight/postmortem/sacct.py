@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from preflight.postmortem.evidence import Accounting, Evidence, Place
-from preflight.postmortem.reading import Line, Parser
+from preflight.postmortem.evidence import Accounting, Evidence, LogPlace
+from preflight.postmortem.reading import LogLine, Parser
 from preflight.postmortem.units import slurm
 
 _COLUMNS = frozenset({
@@ -41,15 +41,15 @@ class Sacct(Parser):
         self._header = ""
         self._json: list[str] = []
         self._json_size = self._json_line = 0
-        self._json_place: Place | None = None
+        self._json_place: LogPlace | None = None
         self._seff: dict[str, str] = {}
-        self._seff_place: Place | None = None
+        self._seff_place: LogPlace | None = None
 
     @property
     def awake(self) -> bool:
         return bool(self._names) or bool(self._seff) or self._json_place is not None
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         if self._json_place is None and line.number == 1 and line.text.lstrip().startswith("{"):
             self._json_place = line.place
         if self._json_place is not None:
@@ -85,7 +85,7 @@ class Sacct(Parser):
         self._spans = None
         return True
 
-    def _row(self, line: Line) -> Iterator[Evidence]:
+    def _row(self, line: LogLine) -> Iterator[Evidence]:
         text = line.text
         if "|" in self._header:
             values = text.split("|") if "|" in text else []
@@ -143,7 +143,7 @@ def _spans(ruler: str) -> list[tuple[int, int | None]]:
     return spans
 
 
-def _accounting(place: Place, row: Row) -> Accounting | None:
+def _accounting(place: LogPlace, row: Row) -> Accounting | None:
     """The accounting in a row of a table; None: the line is not a row."""
     job = _JOB.fullmatch(row.get("jobid") or row.get("jobidraw") or "")
     if job is None:
@@ -194,7 +194,7 @@ def _count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
-def _of_json(place: Place, job: Mapping[str, object]) -> Iterator[Accounting]:
+def _of_json(place: LogPlace, job: Mapping[str, object]) -> Iterator[Accounting]:
     """A job of `sacct --json` and its steps. Numbers are plain (21.08) or {set, number} (23.02 and later)."""
     required = _map(job.get("required"))
     per_cpu, per_node = _number(required.get("memory_per_cpu")), _number(required.get("memory_per_node"))
@@ -231,7 +231,7 @@ def _of_json(place: Place, job: Mapping[str, object]) -> Iterator[Accounting]:
             yield _json_step(place, name, step, common)
 
 
-def _json_step(place: Place, job: str, step: Mapping[str, object], common: Mapping[str, int | None]) -> Accounting:
+def _json_step(place: LogPlace, job: str, step: Mapping[str, object], common: Mapping[str, int | None]) -> Accounting:
     requested = _map(_map(step.get("tres")).get("requested"))
     who = _map(step.get("step"))
     identity = who.get("id")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.postmortem.evidence import Evidence, JobEnded, Killed, MemoryExceeded, Named, StepKilled
-from preflight.postmortem.reading import Line, Parser
+from preflight.postmortem.reading import LogLine, Parser
 
 _EVENTS = re.compile(
     r"Detected (\d+) oom[-_]kill event(?:s|\(s\))? in (?:StepId=|step )(\d+)(?:_\d+)?(?:\.(\w+|\d+))?", re.IGNORECASE
@@ -34,7 +34,7 @@ LARGEST_KIB = 1 << 26
 class Slurm(Parser):
     """Reads one log."""
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         text = line.text
         if "oom" in text and (found := _EVENTS.search(text)):
             yield StepKilled(line.place, found[2], found[3] or "", int(found[1][:9]))
@@ -55,7 +55,7 @@ class Slurm(Parser):
         if ".py" in text and (found := _PYTHON.search(text)):
             yield Named(line.place, found[1])
 
-    def _exceeded(self, line: Line) -> Iterator[Evidence]:
+    def _exceeded(self, line: LogLine) -> Iterator[Evidence]:
         found = _EXCEEDED.search(line.text)
         if found is None:
             if _PLAIN.search(line.text):

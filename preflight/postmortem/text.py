@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.postmortem.circumstances import Moment
-from preflight.postmortem.compare import Compared, Row
+from preflight.postmortem.circumstances import LoggedMoment
+from preflight.postmortem.compare import Compared, ComparisonRow
 from preflight.postmortem.diagnosis import Diagnosis, Misleading
-from preflight.postmortem.evidence import Accounting, Place
+from preflight.postmortem.evidence import Accounting, LogPlace
 from preflight.postmortem.run import Postmortem
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, wrap
@@ -94,8 +94,8 @@ def _places(cause: Diagnosis, look: Look, style: str) -> Iterator[str]:
     yield f"{' ' * gutter} {bar}"
 
 
-def _distinct(places: tuple[Place, ...]) -> list[Place]:
-    seen: dict[tuple[str, int], Place] = {}
+def _distinct(places: tuple[LogPlace, ...]) -> list[LogPlace]:
+    seen: dict[tuple[str, int], LogPlace] = {}
     for place in places:
         seen.setdefault((place.path, place.line), place)
     return sorted(seen.values(), key=lambda place: list(dict.fromkeys(p.path for p in places)).index(place.path))
@@ -123,7 +123,7 @@ _PHASES = {
 }
 
 
-def _when(moment: Moment) -> str:
+def _when(moment: LoggedMoment) -> str:
     words = [_PHASES.get(moment.phase, f"in {moment.phase}")]
     if moment.frame is not None:
         words.append(f"your code: {moment.frame.function} ({moment.frame})")
@@ -173,7 +173,7 @@ def _compared(one: Compared, look: Look) -> Iterator[str]:
         yield "  " + wrap(clean(text), look.width, "    ", 2)
 
 
-def _table(rows: tuple[Row, ...], look: Look) -> Iterator[str]:
+def _table(rows: tuple[ComparisonRow, ...], look: Look) -> Iterator[str]:
     head = f"  {'GiB':<12}{'at the failure':>16}{'with the request':>19}{'estimated peak':>29}"
     yield look.paint(head, "bold")
     for row in rows:
@@ -181,7 +181,7 @@ def _table(rows: tuple[Row, ...], look: Look) -> Iterator[str]:
         yield f"  {row.tier:<12}{row.seen / 2**30:>16.2f}{needed:>19}{_interval(row):>29}"
 
 
-def _interval(row: Row) -> str:
+def _interval(row: ComparisonRow) -> str:
     found = row.estimate
     if found is None:
         return "unknown"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from preflight.postmortem.evidence import Frame, Place
-from preflight.postmortem.reading import Line
+from preflight.postmortem.evidence import LogPlace, TracebackFrame
+from preflight.postmortem.reading import LogLine
 
 MOST_FRAMES = 200
 MOST_STREAMS = 4096
@@ -25,10 +25,10 @@ class Traces:
     """The last traceback of each stream; of chained ones the last."""
 
     def __init__(self) -> None:
-        self._frames: dict[str, list[Frame]] = {}
+        self._frames: dict[str, list[TracebackFrame]] = {}
         self._since = FAR
         self._open: set[str] = set()
-        self.error: Place | None = None
+        self.error: LogPlace | None = None
         """The last line of a traceback: the exception."""
 
     @property
@@ -36,7 +36,7 @@ class Traces:
         """Whether a traceback may be going on."""
         return self._since < FAR
 
-    def feed(self, line: Line) -> None:
+    def feed(self, line: LogLine) -> None:
         """Follows a line."""
         text = line.text
         self._since += 1
@@ -48,17 +48,17 @@ class Traces:
         elif ("File " in text or " in " in text) and (found := _FRAME.search(text)):
             frames = self._frames.get(line.stream)
             if frames is not None and len(frames) < MOST_FRAMES:
-                frames.append(Frame(found[1], int(found[2]), found[3]))
+                frames.append(TracebackFrame(found[1], int(found[2]), found[3]))
                 self._since = 0
         elif found := _IPYTHON.match(text):
             frames = self._frames.get(line.stream)
             if frames is not None and len(frames) < MOST_FRAMES:
-                frames.append(Frame(found[1], 0, found[2]))
+                frames.append(TracebackFrame(found[1], 0, found[2]))
         elif line.stream in self._open and (found := _RAISED.search(text)):
             self._open.discard(line.stream)
             self.error = line.at(found.start())
 
-    def frames(self, stream: str) -> tuple[Frame, ...]:
+    def frames(self, stream: str) -> tuple[TracebackFrame, ...]:
         """The frames above the current line of a stream, the outermost first."""
         return tuple(self._frames.get(stream) or self._frames.get("", []))
 
@@ -67,6 +67,6 @@ class Traces:
         self._frames.pop(stream, None)
 
 
-def library(frame: Frame) -> bool:
+def library(frame: TracebackFrame) -> bool:
     """Whether a frame is a library's."""
     return _LIBRARY.search(frame.path) is not None

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from preflight.postmortem.evidence import Evidence, Place, Progress, Trial
-from preflight.postmortem.reading import SHOWN, Line, Parser
+from preflight.postmortem.evidence import Evidence, LogPlace, Progress, Trial
+from preflight.postmortem.reading import SHOWN, LogLine, Parser
 
 LONGEST = 1 << 14
 """Characters of a parameter dictionary that are read."""
@@ -43,7 +43,7 @@ class Trials(Parser):
     """Reads one log."""
 
     def __init__(self) -> None:
-        self._place: Place | None = None
+        self._place: LogPlace | None = None
         self._name = ""
         self._values: dict[str, object] = {}
 
@@ -51,7 +51,7 @@ class Trials(Parser):
     def awake(self) -> bool:
         return self._place is not None
 
-    def feed(self, line: Line) -> Iterator[Evidence]:
+    def feed(self, line: LogLine) -> Iterator[Evidence]:
         """The evidence of a line. The parameters of a W&B run are on the next lines."""
         text = line.text
         if self._place is not None:
@@ -86,7 +86,7 @@ def _value(text: str) -> object:
         return text
 
 
-def progress(line: Line) -> Progress | None:
+def progress(line: LogLine) -> Progress | None:
     """The progress that a line shows; None: it shows none. Only the last line of each phase is kept."""
     for phase, words in _PHASES:
         if words.search(line.text):

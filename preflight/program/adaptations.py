@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, under, unless_unset, when
 from preflight.program.call_site import evaluates, words
-from preflight.program.rows import Found
+from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord, Container, to_expr
 from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.spelling import ATTENTION_IMPLEMENTATIONS, DTYPES, spelled
@@ -20,7 +20,7 @@ _ENCODERS = ("bert", "roberta", "vit", "clip")
 """Parts of the names of Liger's patches for models that have no loss over a vocabulary."""
 
 
-def quantization(args: Arguments, found: Found) -> None:
+def quantization(args: Arguments, found: FoundSettings) -> None:
     """4-bit values are fp4 unless their type is given."""
     kind = when(args["load_in_8bit"], Const("int8"), Const("none")) if "load_in_8bit" in args else Const("none")
     if "load_in_4bit" in args:
@@ -28,7 +28,7 @@ def quantization(args: Arguments, found: Found) -> None:
     found.bindings.append(bind("train.quantization.type", kind, None, first_origin(kind) or args.origin("")))
 
 
-def lora_options(args: Arguments, found: Found) -> None:
+def lora_options(args: Arguments, found: FoundSettings) -> None:
     """Further options of LoRA that are switched on."""
     options = {key: args.value(key) for key in _OPTIONS}
     given = {
@@ -38,14 +38,14 @@ def lora_options(args: Arguments, found: Found) -> None:
         found.bindings.append(bind("train.peft.options", Const(given)))
 
 
-def compiled(args: Arguments, found: Found) -> None:
+def compiled(args: Arguments, found: FoundSettings) -> None:
     """torch.compile(model), model.compile()."""
     record = args.call
     if record is not None and (record.name == "torch.compile" or words(record.name) & {"model", "net"}):
         found.add("train.compile", Const(True, record.origin))
 
 
-def init_kwargs(args: Arguments, found: Found) -> None:
+def init_kwargs(args: Arguments, found: FoundSettings) -> None:
     """`model_init_kwargs={...}`: arguments of from_pretrained."""
     given = args.call.object("model_init_kwargs") if args.call is not None else None
     if isinstance(given, Container):
@@ -72,7 +72,7 @@ def sentence_model(name: Expr) -> Expr:
     return Const(f"sentence-transformers/{value}", first_origin(name))
 
 
-def hook(args: Arguments, found: Found) -> None:
+def hook(args: Arguments, found: FoundSettings) -> None:
     """`p.register_post_accumulate_grad_hook(step)`, if the function calls some `.step()`; one that cannot be seen does
     not count."""
     record = args.call

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.python.module import Module, load_module, resolve_import
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.values import Origin
 
@@ -79,7 +79,7 @@ def own_layers(paths: Sequence[str], project: Project) -> OwnLayers:
     return found if not set(ahead) - seen else replace(found, imported=found.imported or "files that were not read")
 
 
-_LAYERS: Kind[tuple[OwnLayers, tuple[str, ...]]] = Kind("layers of a file's own classes")
+_LAYERS: CacheKind[tuple[OwnLayers, tuple[str, ...]]] = CacheKind("layers of a file's own classes")
 
 
 def _of_file(path: str, project: Project) -> tuple[OwnLayers, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 
 ROLES = {
@@ -32,7 +32,7 @@ def role_of(text: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-_PARENTS: Kind[dict[ast.AST, ast.AST]] = Kind("each node's parent in a Python file")
+_PARENTS: CacheKind[dict[ast.AST, ast.AST]] = CacheKind("each node's parent in a Python file")
 
 
 def parents(path: str, project: Project) -> dict[ast.AST, ast.AST]:

@@ -68,7 +68,7 @@ class Condition(BaseModel):
     """One of these keys has a value that is not false, empty or zero."""
 
 
-class Row(Condition):
+class TableRow(Condition):
     """A Job field and the source of its value; or a function for other cases."""
 
     field: str = ""
@@ -114,10 +114,10 @@ class Row(Condition):
     """A function of (arguments, result) that adds to the result."""
 
 
-class Part(Condition):
+class TablePart(Condition):
     """Rows under one condition. With `calls`, they read the arguments of these calls."""
 
-    rows: list[Row]
+    rows: list[TableRow]
     calls: list[str] = []
     """Last names of the calls: of classes, functions and methods."""
     modules: list[str] = []
@@ -139,11 +139,11 @@ class Sheet(BaseModel):
     """Values that conditions use for keys that are not given."""
     spellings: dict[str, dict[str, Plain]] = {}
     """Words of the tool for those of the Job, by the names that rows have for them."""
-    parts: list[Part] = []
+    parts: list[TablePart] = []
 
 
 @dataclass
-class Found:
+class FoundSettings:
     """The result so far; `rank` as in Arguments."""
 
     rank: Rank | None = Rank.read
@@ -168,11 +168,12 @@ class Found:
         return any(binding.field == name for binding in self.bindings)
 
 
-def parts_of(found: Iterable[dict[str, Any]]) -> list[Part]:
+def parts_of(found: Iterable[dict[str, Any]]) -> list[TablePart]:
     """Parts as they stand in a file. The tests hold every table against the schema; to build pydantic's validators
     would cost a check more than to read all tables."""
     return [
-        Part.model_construct(**{**part, "rows": [Row.model_construct(**row) for row in part["rows"]]}) for part in found
+        TablePart.model_construct(**{**part, "rows": [TableRow.model_construct(**row) for row in part["rows"]]})
+        for part in found
     ]
 
 
@@ -190,9 +191,9 @@ def function(name: str, home: str = "frameworks") -> Callable[..., Any]:
     return found
 
 
-def read_parts(parts: Iterable[Part], args: Arguments, sheet: Sheet) -> Found:
+def read_parts(parts: Iterable[TablePart], args: Arguments, sheet: Sheet) -> FoundSettings:
     """The Job fields of arguments, by some parts of a sheet."""
-    found = Found(args.rank)
+    found = FoundSettings(args.rank)
     for part in parts:
         if _holds(part, args, sheet):
             for row in part.rows:
@@ -230,7 +231,7 @@ def _is(value: Value, wanted: Plain | list[Plain]) -> bool:
     return any(isinstance(value, bool) is isinstance(one, bool) and value == one for one in several)
 
 
-def _read_row(row: Row, args: Arguments, sheet: Sheet, found: Found) -> None:
+def _read_row(row: TableRow, args: Arguments, sheet: Sheet, found: FoundSettings) -> None:
     keys = [row.key] if isinstance(row.key, str) else row.key
     key = next((one for one in keys if one in args), keys[0] if keys else "")
     value = args.value(key)
@@ -252,12 +253,12 @@ def _read_row(row: Row, args: Arguments, sheet: Sheet, found: Found) -> None:
         found.add(row.field, expr, given=key in args or not _is_default(row))
 
 
-def _is_default(row: Row) -> bool:
+def _is_default(row: TableRow) -> bool:
     """Whether the value of a row whose key is not given is the tool's default."""
     return row.value is None and not row.unknown and not row.same_as
 
 
-def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
+def _source(row: TableRow, key: str, args: Arguments, found: FoundSettings) -> Expr | None:
     """The key's value, or its replacement."""
     if row.unknown:
         return Const(Unknown(row.unknown.format(value=args.value(key)), Cause[row.cause]), args.origin(key))
@@ -274,14 +275,14 @@ def _source(row: Row, key: str, args: Arguments, found: Found) -> Expr | None:
     return None if row.default is None else Const(frozen(row.default))
 
 
-def spelling_of(row: Row, sheet: Sheet) -> Mapping[str, Scalar]:
+def spelling_of(row: TableRow, sheet: Sheet) -> Mapping[str, Scalar]:
     """Words of the tool -> words of the Job, for a row with a spelling."""
     if not isinstance(row.spelling, str):
         return row.spelling
     return sheet.spellings.get(row.spelling) or SPELLINGS[row.spelling]
 
 
-def _made(row: Row, expr: Expr, sheet: Sheet) -> Expr | None:
+def _made(row: TableRow, expr: Expr, sheet: Sheet) -> Expr | None:
     """The field's value, made of the key's."""
     if row.through:
         made: Expr | None = function(row.through, sheet.home)(expr)

@@ -8,7 +8,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span
@@ -52,8 +52,8 @@ class Module:
         return Origin(self.path, self.span(node), editable=editable)
 
 
-_MODULE: Kind[Module | None] = Kind("a parsed Python file")
-_IMPORTED: Kind[str | None] = Kind("the file that an import reads, by name and level")
+_MODULE: CacheKind[Module | None] = CacheKind("a parsed Python file")
+_IMPORTED: CacheKind[str | None] = CacheKind("the file that an import reads, by name and level")
 
 
 def module_name(path: str) -> str:

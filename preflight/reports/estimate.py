@@ -8,8 +8,8 @@ from dataclasses import asdict
 from preflight.reports.bar import bar
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, table, wrap
-from preflight.reports.timeline import Point, drawn
-from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, HostEstimate, Interval, Row
+from preflight.reports.timeline import TimelinePoint, drawn
+from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, FrontierRow, HostEstimate, Interval
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.words import gib, smallest_gpu
@@ -28,10 +28,10 @@ def render(
     found: Estimates,
     gpu: str,
     smallest: str,
-    rows: Sequence[Row],
+    rows: Sequence[FrontierRow],
     compared: Comparison | None,
     look: Look,
-    moments: Sequence[Point] = (),
+    moments: Sequence[TimelinePoint] = (),
 ) -> str:
     """The whole text. `gpu` and `smallest` are names, or empty; `moments`: the step to draw."""
     blocks = [[look.paint(clean(heading(job)), "bold")]]
@@ -77,7 +77,7 @@ def heading(job: Job) -> str:
 
 
 def _device(
-    found: DeviceEstimate, gpu: str, smallest: str, look: Look, moments: Sequence[Point]
+    found: DeviceEstimate, gpu: str, smallest: str, look: Look, moments: Sequence[TimelinePoint]
 ) -> Iterator[list[str]]:
     tiers = [(name, *_figures(getattr(found, name)), what) for name, what in _TIERS]
     yield table(tiers, look, ("GPU memory, GiB", "low", "expected", "high", ""), right=(1, 2, 3))
@@ -134,7 +134,7 @@ def _host(found: Estimates, look: Look) -> Iterator[str]:
     yield from (f"note: {note}" for note in host.notes)
 
 
-def _frontier(rows: Sequence[Row], gpu: str, look: Look) -> list[str]:
+def _frontier(rows: Sequence[FrontierRow], gpu: str, look: Look) -> list[str]:
     """The largest batch for each length; without a GPU the need of some batches."""
     lengths = ["-" if row.length is None else f"{row.length:,}" for row in rows]
     if any(row.largest_batch is not None for row in rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from preflight.memory.device.law.law import Law, Regions, Row, regions
+from preflight.memory.device.law.law import Law, LawRow, Regions, regions
 from preflight.reports.style import Look, table, wrap
 from preflight.vocabulary.estimates import LENGTHS
 
@@ -45,7 +45,7 @@ def law_lines(
     yield from _table(found, length, look)
 
 
-def _by_part(row: Row) -> Iterator[tuple[str, str]]:
+def _by_part(row: LawRow) -> Iterator[tuple[str, str]]:
     """The parts of memory at a moment, each with its terms."""
     parts: dict[str, list[tuple[float, str]]] = {}
     for coefficient, monomial, part in row.terms:

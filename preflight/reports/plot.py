@@ -16,7 +16,7 @@ GIB = 2**30
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
 
 
-class Point(Protocol):
+class PlotPoint(Protocol):
     """A moment of a step; bytes."""
 
     @property
@@ -38,7 +38,13 @@ def format_of(path: Path) -> str:
 
 
 def figure(
-    title: str, names: Sequence[str], points: Sequence[Point], context: int, capacity: int | None, where: str, kind: str
+    title: str,
+    names: Sequence[str],
+    points: Sequence[PlotPoint],
+    context: int,
+    capacity: int | None,
+    where: str,
+    kind: str,
 ) -> bytes:
     """An SVG or PNG (`kind`). `context`: bytes outside the allocator; `names`: the parts of the points.
 
@@ -77,7 +83,7 @@ def figure(
     return out.getvalue()
 
 
-def _limits(axes: Any, points: Sequence[Point], context: int, capacity: int | None, where: str) -> None:
+def _limits(axes: Any, points: Sequence[PlotPoint], context: int, capacity: int | None, where: str) -> None:
     """The capacity, and the peak with its place."""
     peak = max(range(len(points)), key=lambda i: points[i].allocated)
     high = (points[peak].allocated + context) / GIB
@@ -92,7 +98,7 @@ def _limits(axes: Any, points: Sequence[Point], context: int, capacity: int | No
     axes.set_ylim(0, 1.25 * top)
 
 
-def _phases(axes: Any, points: Sequence[Point]) -> None:
+def _phases(axes: Any, points: Sequence[PlotPoint]) -> None:
     start = 0
     for turn, (phase, run) in enumerate(groupby(point.phase for point in points)):
         width = len(list(run))

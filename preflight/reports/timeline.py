@@ -15,7 +15,7 @@ _AXIS = 11
 """Columns of the figures to the left of the drawing."""
 
 
-class Point(Protocol):
+class TimelinePoint(Protocol):
     """A moment of a step; bytes."""
 
     @property
@@ -24,7 +24,7 @@ class Point(Protocol):
     def allocated(self) -> int: ...
 
 
-def drawn(points: Sequence[Point], outside: int, capacity: int | None, look: Look) -> list[str]:
+def drawn(points: Sequence[TimelinePoint], outside: int, capacity: int | None, look: Look) -> list[str]:
     """The lines of the drawing; none if there is no room. `outside`: bytes of the process that the points do not hold
     (the cache of the allocator and the context). They are the base of every column."""
     width = look.width - _AXIS - 2
@@ -40,11 +40,11 @@ def drawn(points: Sequence[Point], outside: int, capacity: int | None, look: Loo
     return [*lines, *_phases([column[0].phase for column in columns], look)]
 
 
-def _columns(points: Sequence[Point], width: int) -> list[list[Point]]:
+def _columns(points: Sequence[TimelinePoint], width: int) -> list[list[TimelinePoint]]:
     """Points in at most `width` columns. No column has two phases."""
     runs = [list(run) for _, run in groupby(points, key=lambda point: point.phase)]
     free = max(width - len(runs), 0)
-    found: list[list[Point]] = []
+    found: list[list[TimelinePoint]] = []
     for run in runs:
         count = max(1, min(len(run), 1 + free * len(run) // len(points)))
         edges = [round(i * len(run) / count) for i in range(count + 1)]

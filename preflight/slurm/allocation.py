@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.slurm.controller.describe import describe
-from preflight.slurm.controller.job import CLIENT, NODE_CONFIG, Refused, whole
+from preflight.slurm.controller.job import CLIENT, NODE_CONFIG, RequestRefused, whole
 from preflight.slurm.placement import gpu_of, is_type, meets, named_gpu, nodes_of, partitions_of
 from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
 from preflight.vocabulary.reading import HET_GROUP, Launch, Request
@@ -98,7 +98,7 @@ def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocat
     """Without a cluster: sbatch's own checks, and the arithmetic."""
     try:
         describe(request, None)
-    except Refused as refused:
+    except RequestRefused as refused:
         return Allocation(unknown=unknown, impossible=refused.words, settings=refused.settings)
     gpu, notes = named_gpu(request)
     return _allocation(_need(request, None, None, None), None, gpu, None, unknown, notes)

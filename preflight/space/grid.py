@@ -63,7 +63,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Line:
+class GridLine:
     """An axis as a row of values. `rises`: memory never falls along it."""
 
     axis: Axis
@@ -83,8 +83,8 @@ class Grid:
     """The lines of a box, and the verdicts found so far."""
 
     box: Box
-    rising: tuple[Line, ...]
-    loose: tuple[Line, ...]
+    rising: tuple[GridLine, ...]
+    loose: tuple[GridLine, ...]
     device: Side | None
     host: Side | None
     evaluations: int = 0
@@ -202,8 +202,8 @@ def cut_after(low: Index, high: Index, at: int, index: int) -> tuple[Block, Bloc
 def grid_of(box: Box, device: Side | None, host: Side | None) -> Grid:
     """The grid of a box's memory axes. Unbounded axes are left out, and their fields are unknown."""
     known = ranges(box.axes)
-    rising: list[Line] = []
-    loose: list[Line] = []
+    rising: list[GridLine] = []
+    loose: list[GridLine] = []
     for axis in box.memory_axes:
         line = _line(axis, _direction(axis, box, known))
         if line is not None:
@@ -221,7 +221,7 @@ def _direction(axis: Axis, box: Box, known: Mapping[str, tuple[float, float]]) -
     return ways.pop() if len(ways) == 1 else 1 if not ways else None
 
 
-def _line(axis: Axis, way: int | None) -> Line | None:
+def _line(axis: Axis, way: int | None) -> GridLine | None:
     domain = axis.domain
     if isinstance(domain, Unbounded):
         return None
@@ -230,16 +230,16 @@ def _line(axis: Axis, way: int | None) -> Line | None:
     return _range(axis, domain, way)
 
 
-def _choices(axis: Axis, domain: Choices, way: int | None) -> Line:
+def _choices(axis: Axis, domain: Choices, way: int | None) -> GridLine:
     values = domain.values
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     if way is None or not numeric:
-        return Line(axis, len(values), False, values.__getitem__)
+        return GridLine(axis, len(values), False, values.__getitem__)
     ordered: tuple[Value, ...] = tuple(sorted(values, reverse=way < 0))  # type: ignore[type-var]
-    return Line(axis, len(ordered), True, ordered.__getitem__)
+    return GridLine(axis, len(ordered), True, ordered.__getitem__)
 
 
-def _range(axis: Axis, domain: Range, way: int | None) -> Line | None:
+def _range(axis: Axis, domain: Range, way: int | None) -> GridLine | None:
     size, step = domain.size(), domain.step
     exact = size is not None and step is not None
     if size is None or step is None:
@@ -255,4 +255,4 @@ def _range(axis: Axis, domain: Range, way: int | None) -> Line | None:
         value = low + step * (last - index if way is not None and way < 0 else index)
         return round(value) if integer else value
 
-    return Line(axis, size, way is not None, value_at, exact)
+    return GridLine(axis, size, way is not None, value_at, exact)

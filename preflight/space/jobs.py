@@ -15,7 +15,7 @@ from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, 
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeJob:
     """One combination as a Job. `unknown`: for each unknown Job field, the reason."""
 
     job: Job
@@ -28,7 +28,7 @@ class JobMaker:
 
     box: Box
 
-    def at(self, assignment: Mapping[str, Value]) -> Made:
+    def at(self, assignment: Mapping[str, Value]) -> MadeJob:
         """The Job for these values of the axes. An axis without a value is unknown."""
         env = {name: Const(value) for name, value in assignment.items()}
         values: dict[str, object] = {}
@@ -37,7 +37,7 @@ class JobMaker:
             _put(bound, evaluate(bound.expr, env), values, unknown)
         if any(isinstance(value, (dict, list)) for value in values.values()):  # not checked field by field
             return _made({**self._fixed[0], **values}, dict(unknown))
-        return Made(unchecked(self._base.job, values), unknown)
+        return MadeJob(unchecked(self._base.job, values), unknown)
 
     def key(self, assignment: Mapping[str, Value]) -> tuple[str, ...]:
         """The values that the memory of the Job depends on: equal keys mean equal estimates."""
@@ -45,7 +45,7 @@ class JobMaker:
         return tuple(_memory_key(bound.field, evaluate(bound.expr, env)) for bound in self._varying)
 
     @cached_property
-    def _base(self) -> Made:
+    def _base(self) -> MadeJob:
         """The Job with the fields that all combinations share; fields that an axis feeds have their defaults."""
         return _made(dict(self._fixed[0]), dict(self._fixed[1]))
 
@@ -103,18 +103,18 @@ def _known_part(value: Value) -> Value:
     return None if _holds_unknown(value) else value
 
 
-def _made(values: dict[str, object], unknown: dict[str, str]) -> Made:
+def _made(values: dict[str, object], unknown: dict[str, str]) -> MadeJob:
     """A Job of the values. A field that the schema refuses is unknown."""
     from pydantic import ValidationError
 
     values = _nested(values)
     for _ in range(len(values) + 1):
         try:
-            return Made(build_job(values), unknown)
+            return MadeJob(build_job(values), unknown)
         except ValidationError as error:
             for detail in error.errors():
                 _drop(".".join(str(part) for part in detail["loc"]), detail["msg"], values, unknown)
-    return Made(Job(), unknown)
+    return MadeJob(Job(), unknown)
 
 
 def _drop(location: str, message: str, values: dict[str, object], unknown: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from itertools import combinations, product
 from math import prod
 
 from preflight.space.constraints import Constraint, holds, in_box, truth_direction
-from preflight.space.grid import FITS, Grid, Index, Line, halves, volume
+from preflight.space.grid import FITS, Grid, GridLine, Index, halves, volume
 from preflight.space.monotone import ranges
 from preflight.vocabulary.values import Choices, Expr, Range, Value, names
 from preflight.vocabulary.verdicts import SafeBox
@@ -195,7 +195,7 @@ def safe_box(grid: Grid, found: tuple[Subset, Index, Index]) -> SafeBox:
 
 
 def _keep(
-    line: Line, kept: set[object], keep: dict[str, tuple[Value, ...]], dropped: dict[str, tuple[Value, ...]]
+    line: GridLine, kept: set[object], keep: dict[str, tuple[Value, ...]], dropped: dict[str, tuple[Value, ...]]
 ) -> None:
     domain = line.axis.domain
     if isinstance(domain, Choices):
@@ -289,7 +289,7 @@ def _starts(grid: Grid, constraints: Sequence[Expr]) -> Iterator[Index]:
     yield from sorted(product(*choices), key=sum)
 
 
-def _along(line: Line) -> int:
+def _along(line: GridLine) -> int:
     """+1 where the axis's own values grow along its line, -1 where they fall."""
     first, last = line.value_at(0), line.value_at(line.size - 1)
     return 1 if isinstance(first, (int, float)) and isinstance(last, (int, float)) and last >= first else -1

@@ -34,14 +34,14 @@ LAUNCHES = ("program", "module", "sweep", "script", "command")
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One file of a chain: its reading, how it was started, and the values of its names."""
 
     reading: Reading
     link: Link | None
     scope: Scope
     launch: Launch
-    configs: tuple[Step, ...] = ()
+    configs: tuple[ChainStep, ...] = ()
 
     @property
     def readings(self) -> Iterator[Reading]:
@@ -51,7 +51,7 @@ class Step:
             yield from config.readings
 
 
-Chain = tuple[Step, ...]
+Chain = tuple[ChainStep, ...]
 
 
 class Follower:
@@ -120,7 +120,7 @@ class Follower:
             return []
         return list(self._extend(self._step(reading, None, None, Launch()), ()))[:MAX_CHAINS]
 
-    def _step(self, reading: Reading, link: Link | None, call: Call | None, launch: Launch) -> Step:
+    def _step(self, reading: Reading, link: Link | None, call: Call | None, launch: Launch) -> ChainStep:
         configs = tuple(self._configs(reading, call))
         bound = bind(reading.parameters, call.words if call else ())
         settings = dict(call.settings) if call else {}
@@ -137,9 +137,9 @@ class Follower:
         composed = {name for config in configs for name in config.scope.local}
         given.update({name: expr for name, expr in bound.values.items() if name not in composed})
         axes = frozenset(axis.name for axis in _axes(reading))
-        return Step(reading, link, Scope(axes, given, local), launch, configs)
+        return ChainStep(reading, link, Scope(axes, given, local), launch, configs)
 
-    def _configs(self, reading: Reading, call: Call | None) -> Iterator[Step]:
+    def _configs(self, reading: Reading, call: Call | None) -> Iterator[ChainStep]:
         for link in reading.links:
             if link.kind != "config" or not link.target or link.target == reading.path:
                 continue
@@ -149,9 +149,9 @@ class Follower:
             config = self.read(link.target, inner, composed=True)
             if config is not None:
                 axes = frozenset(axis.name for axis in _axes(config))
-                yield Step(config, link, Scope(axes, {}, _local(config)), Launch())
+                yield ChainStep(config, link, Scope(axes, {}, _local(config)), Launch())
 
-    def _extend(self, step: Step, above: Chain) -> Iterator[Chain]:
+    def _extend(self, step: ChainStep, above: Chain) -> Iterator[Chain]:
         chain = (*above, step)
         trail = {one.reading.path for one in chain}
         found = False
@@ -166,7 +166,7 @@ class Follower:
         if not found:
             yield chain
 
-    def _launch(self, link: Link, target: str, step: Step, chain: Chain) -> Iterator[Chain]:
+    def _launch(self, link: Link, target: str, step: ChainStep, chain: Chain) -> Iterator[Chain]:
         scope = step.scope
         words = tuple(_resolved(item, scope) for item in link.words)
         settings = {name: scope.resolve(expr) for name, expr in link.settings.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.program.names import binding_for
 from preflight.slurm.resources import resources
-from preflight.study.follow import Chain, Step, branch_scope
+from preflight.study.follow import Chain, ChainStep, branch_scope
 from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
 from preflight.vocabulary.reading import Binding, Branch, Problem, Rank, Reading, Request
 from preflight.vocabulary.spelling import checked
@@ -114,7 +114,7 @@ def _consumed(chain: Chain, branch: Branch) -> frozenset[str]:
     return frozenset(found)
 
 
-def _by_name(step: Step, reading: Reading, scope: Scope, consumed: frozenset[str], draft: Draft) -> None:
+def _by_name(step: ChainStep, reading: Reading, scope: Scope, consumed: frozenset[str], draft: Draft) -> None:
     kinds = {parameter.name: parameter.kind for parameter in reading.parameters}
     own = [*scope.local, *scope.axes, *(scope.given if reading is step.reading else ())]
     for name in dict.fromkeys(own):

@@ -22,7 +22,7 @@ _OURS = re.compile(r"^\s*\[\s*preflight\.", re.MULTILINE)
 
 
 @dataclass(frozen=True, order=True)
-class Added:
+class AddedEntry:
     """One entry point of a distribution. `broken`: the distribution's list of entry points cannot be read."""
 
     value: str
@@ -34,7 +34,7 @@ class Added:
         return f"{self.value} of the distribution {self.distribution}"
 
 
-def installed(group: str) -> tuple[Added, ...]:
+def installed(group: str) -> tuple[AddedEntry, ...]:
     """The entry points of a group, sorted by their values, each value once."""
     trees = checked_trees(sys.argv[1:])
     folders = tuple(entry for entry in dict.fromkeys(sys.path) if not foreign(entry, trees))
@@ -43,7 +43,7 @@ def installed(group: str) -> tuple[Added, ...]:
 
 
 @lru_cache(maxsize=8)
-def _scan(folders: tuple[str, ...]) -> tuple[tuple[str, Added], ...]:
+def _scan(folders: tuple[str, ...]) -> tuple[tuple[str, AddedEntry], ...]:
     """(group, entry point) of every distribution with a group of preflight's.
 
     Only then is the distribution's name read: it is in the metadata, which takes much longer to parse.
@@ -55,12 +55,12 @@ def _scan(folders: tuple[str, ...]) -> tuple[tuple[str, Added], ...]:
     return tuple(found)
 
 
-def _stated(one: Distribution, name: str) -> list[tuple[str, Added]]:
+def _stated(one: Distribution, name: str) -> list[tuple[str, AddedEntry]]:
     try:
-        return [(point.group, Added(point.value, name, point.name)) for point in one.entry_points]
+        return [(point.group, AddedEntry(point.value, name, point.name)) for point in one.entry_points]
     except (TypeError, ValueError, AttributeError):  # what the library raises for a line without "="
         groups = (RULES, DIALECTS, WORKLOADS, OPTIMIZERS, GPUS)
-        return [(group, Added("entry_points.txt", name, broken=True)) for group in groups]
+        return [(group, AddedEntry("entry_points.txt", name, broken=True)) for group in groups]
 
 
 def _counts(one: Distribution, folders: tuple[str, ...]) -> bool:

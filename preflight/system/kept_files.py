@@ -1,7 +1,7 @@
 """The directory of kept results: only its user may read or write it, and it is never in a checked tree.
 
 A file that cannot be used is ignored, and a result that cannot be written is not kept: an error of the disk never ends
-a check. `Refused` has the reason why a directory is not used (shown by `-v` and `preflight cache show`).
+a check. `NotKept` has the reason why a directory is not used (shown by `-v` and `preflight cache show`).
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _USED_AGAIN_S = 3600
 """A result's time of use is written this seldom."""
 
 
-class Refused(Exception):
+class NotKept(Exception):
     """No result is read or kept; the message says why."""
 
 
 def results(words: Sequence[str] = ()) -> str:
     """The directory, made where there is none. Raises Refused, also where a tree of the command line holds it."""
     if os.environ.get(OFF, "") not in ("", "0"):
-        raise Refused(f"{OFF} is set")
+        raise NotKept(f"{OFF} is set")
     path = place()
     if path is None:
-        raise Refused(f"the user's cache directory is not named by an absolute path: set {DIRECTORY}")
+        raise NotKept(f"the user's cache directory is not named by an absolute path: set {DIRECTORY}")
     real = os.path.realpath(path)
     home = os.path.realpath(os.path.expanduser("~"))
     for tree in import_path.checked_trees(list(words)):
         if tree != home and import_path.inside(real, tree):
-            raise Refused(f"{path} lies in the checked tree {tree}")
+            raise NotKept(f"{path} lies in the checked tree {tree}")
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
         status = os.lstat(path)
     except OSError as error:
-        raise Refused(f"{path} cannot be made: {error.strerror}") from error
+        raise NotKept(f"{path} cannot be made: {error.strerror}") from error
     if not stat.S_ISDIR(status.st_mode):
-        raise Refused(f"{path} is not a directory")
+        raise NotKept(f"{path} is not a directory")
     if hasattr(os, "getuid"):  # Windows: rights are no part of a mode there
         if status.st_uid != os.getuid():
-            raise Refused(f"{path} belongs to another user")
+            raise NotKept(f"{path} belongs to another user")
         if status.st_mode & 0o077:
-            raise Refused(f"{path} is open to others: chmod 700 {path}")
+            raise NotKept(f"{path} is open to others: chmod 700 {path}")
     return path
 
 

@@ -12,7 +12,7 @@ _ARGV = ("argparse", "click", "dataclass")
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundArguments:
     """A parsed argv: parameter -> expression, and the words that no parameter takes."""
 
     values: Mapping[str, Expr]
@@ -24,7 +24,7 @@ def bind_words(parameters: Sequence[Parameter], words: Sequence[Word]) -> dict[s
     return dict(bind(parameters, words).values)
 
 
-def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> Bound:
+def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> BoundArguments:
     """The same, with the words that are left over. Values keep their place; text is converted by type."""
     argv = [p for p in parameters if p.kind in _ARGV]
     keyed = {p.name: p for p in parameters if p.kind not in _ARGV}
@@ -52,7 +52,7 @@ def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> Bound:
             continue
         parameter, value = found
         values[parameter.name], at = _take(parameter, item, value, queue, at)
-    return Bound(values, tuple(left))
+    return BoundArguments(values, tuple(left))
 
 
 def _split(words: Sequence[Word]) -> Iterator[Word]:

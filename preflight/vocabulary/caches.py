@@ -39,7 +39,7 @@ class BoundedCache(Generic[T]):
         return len(self._kept)
 
 
-class Kind(Generic[T]):
+class CacheKind(Generic[T]):
     """The key of one kind of thing, with its type; only the reader that keeps them has it. `name` is for people.
 
     `of_many`: such a thing was made from several files, so that a change of any text makes it out of date.
@@ -52,7 +52,7 @@ class Kind(Generic[T]):
         return f"Kind({self.name!r})"
 
 
-_Key = tuple[Kind[Any], tuple[Hashable, ...]]
+_Key = tuple[CacheKind[Any], tuple[Hashable, ...]]
 
 
 class Remembered:
@@ -63,7 +63,7 @@ class Remembered:
         """By the first part of the place."""
         self._under, self._hidden = under, frozenset(hidden)
 
-    def get(self, kind: Kind[T], make: Callable[[], T], *where: Hashable) -> T:
+    def get(self, kind: CacheKind[T], make: Callable[[], T], *where: Hashable) -> T:
         """The thing of this kind in this place, made at the first call. An exception of `make` is not kept."""
         for inside in self._places(kind, where):
             if (kind, where) in inside:
@@ -73,14 +73,14 @@ class Remembered:
         self.put(kind, made, *where)
         return made
 
-    def known(self, kind: Kind[T], *where: Hashable) -> T | None:
+    def known(self, kind: CacheKind[T], *where: Hashable) -> T | None:
         """The thing of this kind in this place, or None."""
         return next((inside[kind, where] for inside in self._places(kind, where) if (kind, where) in inside), None)
 
-    def put(self, kind: Kind[T], value: T, *where: Hashable) -> None:
+    def put(self, kind: CacheKind[T], value: T, *where: Hashable) -> None:
         self._kept.setdefault(where[:1], {})[kind, where] = value
 
-    def all(self, kind: Kind[T], first: Hashable) -> Iterator[T]:
+    def all(self, kind: CacheKind[T], first: Hashable) -> Iterator[T]:
         """All objects of one type in the places that begin with `first`, the oldest first."""
         for inside in reversed(list(self._places(kind, (first,)))):
             yield from (value for (one, _), value in inside.items() if one is kind)
@@ -90,7 +90,7 @@ class Remembered:
         fix of a large project would take longer than the fix."""
         return Remembered(self, paths)
 
-    def _places(self, kind: Kind[T], where: tuple[Hashable, ...]) -> Iterator[Mapping[_Key, Any]]:
+    def _places(self, kind: CacheKind[T], where: tuple[Hashable, ...]) -> Iterator[Mapping[_Key, Any]]:
         """What is kept in a place, in this memory and in those under it that are up to date there."""
         memory: Remembered | None = self
         while memory is not None:

@@ -104,7 +104,7 @@ LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 @dataclass(frozen=True)
-class Row:
+class FrontierRow:
     """At one length (None: the model has none, or it is known): the largest batch that fits, and bytes by batch."""
 
     length: int | None
@@ -138,7 +138,7 @@ ALL_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "temp
 
 
 @dataclass(frozen=True)
-class Moment:
+class StepMoment:
     """Bytes: `parts` in the order of ALL_PARTS, `allocated` their sum, `reserved` what the allocator holds."""
 
     phase: str

@@ -15,7 +15,7 @@ from preflight.system.entry_points import GPUS as GPUS
 from preflight.system.entry_points import OPTIMIZERS as OPTIMIZERS
 from preflight.system.entry_points import RULES as RULES
 from preflight.system.entry_points import WORKLOADS as WORKLOADS
-from preflight.system.entry_points import Added
+from preflight.system.entry_points import AddedEntry
 from preflight.vocabulary.errors import PreflightError
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class ExtensionError(PreflightError):
     """An extension is missing or broken, or its name is taken. The message names the distribution."""
 
 
-def installed(group: str) -> tuple[Added, ...]:
+def installed(group: str) -> tuple[AddedEntry, ...]:
     """The entry points of a group. Raises ExtensionError where a distribution's list of them cannot be read."""
     found = entry_points.installed(group)
     for one in found:
@@ -34,13 +34,13 @@ def installed(group: str) -> tuple[Added, ...]:
     return found
 
 
-def loaded(one: Added) -> object:
+def loaded(one: AddedEntry) -> object:
     """The object that an entry point names by `module` or `module:name`. Raises ExtensionError."""
     home, _, path = one.value.partition(":")
     return _safely(one, lambda: reduce(getattr, filter(None, path.split(".")), import_module(home)))
 
 
-def resource(one: Added) -> str:
+def resource(one: AddedEntry) -> str:
     """The text of a file in a package: `package:file.json`. Raises ExtensionError."""
     home, _, name = one.value.partition(":")
     return _safely(one, lambda: _file(home, name))
@@ -53,7 +53,7 @@ def _file(package: str, name: str) -> str:
     return found.read_text(encoding="utf-8")
 
 
-def _safely(one: Added, load: Callable[[], T]) -> T:
+def _safely(one: AddedEntry, load: Callable[[], T]) -> T:
     try:
         return load()
     except KeyboardInterrupt:
@@ -63,15 +63,15 @@ def _safely(one: Added, load: Callable[[], T]) -> T:
         raise ExtensionError(f"{one} cannot be loaded: {text}") from error
 
 
-def wrong(one: Added, why: str) -> ExtensionError:
+def wrong(one: AddedEntry, why: str) -> ExtensionError:
     """The error for an extension that can be loaded but not used."""
     return ExtensionError(f"{one}: {' '.join(why.split())}")
 
 
-def distinct(parts: Iterable[tuple[str, T, Added]], ours: Collection[str], what: str) -> dict[str, T]:
+def distinct(parts: Iterable[tuple[str, T, AddedEntry]], ours: Collection[str], what: str) -> dict[str, T]:
     """Extensions by name. Raises ExtensionError if two have one name, or one has a name of preflight's own."""
     found: dict[str, T] = {}
-    homes: dict[str, Added] = {}
+    homes: dict[str, AddedEntry] = {}
     for name, part, one in parts:
         if name in ours:
             raise wrong(one, f"preflight itself has {what} {name}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from preflight.system.entry_points import Added
+from preflight.system.entry_points import AddedEntry
 from preflight.vocabulary.extensions import OPTIMIZERS, distinct, installed, loaded, wrong
 
 
@@ -73,14 +73,14 @@ class Optimizer:
 
 
 @lru_cache(maxsize=1)
-def added() -> Mapping[str, tuple[Optimizer, Added]]:
+def added() -> Mapping[str, tuple[Optimizer, AddedEntry]]:
     """Optimizers of other distributions by name. Raises ExtensionError."""
     rows = [(row, one) for one in installed(OPTIMIZERS) for row in _rows(one)]
     distinct(((spelling, row, one) for row, one in rows for spelling in row.spellings), (), "the spelling")
     return distinct(((row.name, (row, one), one) for row, one in rows), (), "the optimizer")
 
 
-def _rows(one: Added) -> tuple[Optimizer, ...]:
+def _rows(one: AddedEntry) -> tuple[Optimizer, ...]:
     rows = getattr(loaded(one), "OPTIMIZERS", None)
     if not isinstance(rows, tuple) or not all(isinstance(row, Optimizer) for row in rows):
         raise wrong(one, "it has no tuple OPTIMIZERS of Optimizer rows")

@@ -49,7 +49,7 @@ KEPT: Mapping[str, str] = {"true": "step", "false": "no"}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldKind:
     """The type of a Job field: `name` is int, float, bool, enum, str, list, dict or any."""
 
     name: str
@@ -62,7 +62,7 @@ class Invalid(Exception):
 
 
 @lru_cache(maxsize=512)
-def kind_of(field: str) -> Kind | None:
+def kind_of(field: str) -> FieldKind | None:
     """The type of a field; None if there is no such field."""
     part: type[Part] = Job
     names_ = field.split(".")
@@ -77,25 +77,25 @@ def kind_of(field: str) -> Kind | None:
         found = _kind(kind, [*info.metadata])
         if index + 1 == len(names_):
             return found
-        return Kind("any") if found.name == "dict" else None
+        return FieldKind("any") if found.name == "dict" else None
     return None
 
 
-def _kind(annotation: Any, metadata: list[Any]) -> Kind:
+def _kind(annotation: Any, metadata: list[Any]) -> FieldKind:
     low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
     if get_origin(annotation) is Literal:
-        return Kind("enum", choices=tuple(str(choice) for choice in get_args(annotation)))
+        return FieldKind("enum", choices=tuple(str(choice) for choice in get_args(annotation)))
     if hasattr(annotation, "__metadata__"):
         inner = annotation.__metadata__
         bounds = [item for one in inner for item in getattr(one, "metadata", [one])]
         return _kind(annotation.__origin__, [*metadata, *bounds])
     origin = get_origin(annotation)
     if origin in (list, dict):
-        return Kind(origin.__name__)
+        return FieldKind(origin.__name__)
     if isinstance(annotation, type):
-        return Kind(annotation.__name__, low)
+        return FieldKind(annotation.__name__, low)
     kinds = [_kind(arg, metadata) for arg in get_args(annotation) if arg is not type(None)]
-    return kinds[0] if len(kinds) == 1 else Kind("any")
+    return kinds[0] if len(kinds) == 1 else FieldKind("any")
 
 
 def normal(field: str, value: Value, setting: str = "") -> Value:
@@ -133,7 +133,7 @@ LARGEST = 10**100
 """Larger than every count and size. "No limit" is a smaller number (transformers' VERY_LARGE_INTEGER is 1e30)."""
 
 
-def _int(field: str, value: Value, kind: Kind) -> Value:
+def _int(field: str, value: Value, kind: FieldKind) -> Value:
     wanted = "a whole number" if kind.low is None else f"a whole number of at least {kind.low}"
     number: object = value
     if isinstance(value, str):
@@ -178,7 +178,7 @@ def _bool(field: str, value: Value) -> Value:
     return _refuse(field, value, "true or false")
 
 
-def _enum(field: str, value: Value, kind: Kind, setting: str) -> Value:
+def _enum(field: str, value: Value, kind: FieldKind, setting: str) -> Value:
     text = str(value).lower()
     if text in kind.choices:
         return text

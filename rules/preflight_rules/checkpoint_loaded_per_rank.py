@@ -44,11 +44,11 @@ torchrun --nproc_per_node 8 train.py
 """
 
 
-class CheckpointOptions(Options):
+class CheckpointPerRankOptions(Options):
     smallest: int = Field(8 * GIB, ge=0, description="No finding if all ranks together load less than this (bytes).")
 
 
-class CheckpointLoadedPerRank(Rule[CheckpointOptions]):
+class CheckpointLoadedPerRank(Rule[CheckpointPerRankOptions]):
     """Every rank of a node reads the whole checkpoint into host memory at the same time.
 
     `torch.load(path, map_location="cpu")` keeps all tensors of the file in host memory until they are freed, in
@@ -79,7 +79,7 @@ class CheckpointLoadedPerRank(Rule[CheckpointOptions]):
         Example("One rank", {"job.sh": EIGHT.replace("8", "1"), "train.py": RESUMED}, finds=0),
     )
 
-    def check(self, case: Case[CheckpointOptions]) -> Iterator[Finding]:
+    def check(self, case: Case[CheckpointPerRankOptions]) -> Iterator[Finding]:
         ranks = case.job.parallel.ranks_per_node or 1
         origin = case.fact_origin("checkpoint_loaded")
         weights = weights_of(case.job, tracing=case.tracing) if origin is not None and ranks > 1 else None

@@ -20,13 +20,13 @@ KEPT = RESUMED.format(where="", after="")
 ON_HOST = RESUMED.format(where=', map_location="cpu"', after="")
 
 
-class CheckpointOptions(Options):
+class CheckpointOnGpuOptions(Options):
     smallest: int = Field(
         GIB, ge=0, description="No finding if the checkpoint takes less (bytes), unless the job would fit without it."
     )
 
 
-class CheckpointOnGpu(Rule[CheckpointOptions]):
+class CheckpointOnGpu(Rule[CheckpointOnGpuOptions]):
     """The checkpoint that training resumes from stays on the GPU, in addition to the model.
 
     `torch.load` without `map_location` puts every tensor back on the device that it was saved from. As long as a
@@ -65,7 +65,7 @@ class CheckpointOnGpu(Rule[CheckpointOptions]):
         ),
     )
 
-    def check(self, case: Case[CheckpointOptions]) -> Iterator[Finding]:
+    def check(self, case: Case[CheckpointOnGpuOptions]) -> Iterator[Finding]:
         device, how = case.estimates.device, case.job.train.resumes
         origin = case.origin(remedies.RESUMES)
         if device is None or origin is None or how not in ("device", "kept"):

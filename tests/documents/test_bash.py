@@ -11,7 +11,7 @@ from thorough import examples
 
 from preflight.documents.bash import BashDocument, parse_bash, reparse
 from preflight.documents.render import render
-from preflight.documents.shell_reader import Command
+from preflight.documents.shell_reader import ShellCommand
 from preflight.documents.shell_words import apply_defaults
 from preflight.vocabulary.text import DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Unknown, evaluate, substitute
@@ -89,7 +89,7 @@ def test_what_would_have_to_run_is_unknown(text: str) -> None:
     assert isinstance(evaluate(environment(parse(text))["X"]), Unknown)
 
 
-def words(command: Command) -> list[str | None]:
+def words(command: ShellCommand) -> list[str | None]:
     return [word.literal for word in command.words]
 
 

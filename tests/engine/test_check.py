@@ -9,7 +9,7 @@ import pytest
 from command_line import GIB, PROGRAM, SWEEP, TooLarge, fake_engine
 
 from preflight.engine import registry
-from preflight.engine.check import Analysis, Options, Setup, again, analyse, check, setup
+from preflight.engine.check import Analysis, CheckOptions, CheckSetup, again, analyse, check, setup
 from preflight.engine.files import batches, walk
 from preflight.engine.registry import RuleError, enabled
 from preflight.engine.settings import parse
@@ -26,15 +26,15 @@ from preflight.vocabulary.study import Study
 Write = Callable[[dict[str, str]], Path]
 
 
-def opened(root: Path, *paths: str, **options: object) -> tuple[Project, Setup]:
+def opened(root: Path, *paths: str, **options: object) -> tuple[Project, CheckSetup]:
     [batch] = batches(paths or (".",), root, from_hook=False)
-    return setup(batch, Options(**options), root)  # type: ignore[arg-type]
+    return setup(batch, CheckOptions(**options), root)  # type: ignore[arg-type]
 
 
 # --- reading again --------------------------------------------------------------------------------------------------
 
 
-def three(project: Write, monkeypatch: pytest.MonkeyPatch) -> tuple[Project, Setup, Analysis]:
+def three(project: Write, monkeypatch: pytest.MonkeyPatch) -> tuple[Project, CheckSetup, Analysis]:
     fake_engine(monkeypatch)
     files = {"sweep.yaml": SWEEP, "train.py": PROGRAM}
     root = project({f"{name}/{path}": text for name in "abc" for path, text in files.items()})

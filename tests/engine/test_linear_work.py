@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from preflight.engine.check import Options, check, setup
+from preflight.engine.check import CheckOptions, check, setup
 from preflight.engine.files import batches
 
 SPEED = Path(__file__).resolve().parents[2] / "benchmarks" / "speed"
@@ -27,7 +27,7 @@ def calls(folder: Path) -> int:
     sys.setprofile(called)
     try:
         (batch,) = batches([str(folder)], folder, from_hook=False)
-        check(*setup(batch, Options(), folder))
+        check(*setup(batch, CheckOptions(), folder))
     finally:
         sys.setprofile(None)
     return count

@@ -14,7 +14,7 @@ from preflight.engine import check as engine
 from preflight.engine import registry
 from preflight.engine.files import Batch
 from preflight.engine.registry import RuleError
-from preflight.system.entry_points import Added
+from preflight.system.entry_points import AddedEntry
 from preflight.vocabulary.rule import Options, Rule
 from preflight.vocabulary.settings import Settings
 
@@ -38,7 +38,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
             (tmp_path / package / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / package / name).write_text(text)
         monkeypatch.setattr(
-            registry, "installed", lambda group: [Added(registry.OWN_PACKAGE, "p"), Added(package, "house")]
+            registry, "installed", lambda group: [AddedEntry(registry.OWN_PACKAGE, "p"), AddedEntry(package, "house")]
         )
         registry.rules.cache_clear()
         return {name: one for name, one in registry.rules().items() if one.__module__.startswith(package)}
@@ -107,6 +107,6 @@ def test_the_rule_of_the_guide_does_what_it_says(load: Load, tmp_path: Path) -> 
     for example in made.examples:
         (tmp_path / "train.py").write_text(example.files["train.py"].lstrip("\n"))
         batch = Batch(tmp_path, Settings(select=["batch-is-odd"]), None, ("train.py",), ())
-        found = engine.check(*engine.setup(batch, engine.Options(), tmp_path)).findings
+        found = engine.check(*engine.setup(batch, engine.CheckOptions(), tmp_path)).findings
         assert [one.rule for one in found] == [made.name] * example.finds
         assert all(words in found[0].message for words in example.says)

@@ -32,9 +32,9 @@ def unchanged(report: Report) -> Report:
     return report
 
 
-def ask(root: Path, example: Example) -> tuple[engine.Project, engine.Setup]:
+def ask(root: Path, example: Example) -> tuple[engine.Project, engine.CheckSetup]:
     batch = Batch(root, Settings(**example.options), None, (next(iter(example.files)),), ())
-    return engine.setup(batch, engine.Options(), root)
+    return engine.setup(batch, engine.CheckOptions(), root)
 
 
 @pytest.mark.parametrize(("example", "ending"), list(fixable()))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import PROGRAM, SWEEP, TooLarge, bound, estimate, fake_engine
 
-from preflight.engine.check import Options, analyse, check, setup
+from preflight.engine.check import CheckOptions, analyse, check, setup
 from preflight.engine.files import batches
 from preflight.engine.rounds import fixed
 from preflight.system import observed
@@ -56,7 +56,7 @@ class Clock:
 
 def report(root: Path, clock: Clock, **options: object) -> Report:
     [batch] = batches([str(root)], root, from_hook=False)
-    return check(*setup(batch, Options(gpu="RTX 4090", progress=clock.progress(), **options), root))  # type: ignore[arg-type]
+    return check(*setup(batch, CheckOptions(gpu="RTX 4090", progress=clock.progress(), **options), root))  # type: ignore[arg-type]
 
 
 def rules(found: Report) -> list[str]:
@@ -165,7 +165,7 @@ def test_a_time_that_is_over_at_the_start(three: Path) -> None:
     clock = Clock(now=100.0)
     [batch] = batches([str(three)], three, from_hook=False)
     progress = Progress(clock.shown, Deadline(30, 99.0, clock))
-    found = check(*setup(batch, Options(progress=progress), three))
+    found = check(*setup(batch, CheckOptions(progress=progress), three))
     assert found.incomplete == "6 of 6 files were not read within 30 s (--time-limit)"
     assert clock.said == []
 
@@ -180,7 +180,7 @@ def test_fixes_that_were_proved_in_time_are_offered(three: Path) -> None:
 def test_fixes_that_were_proved_in_time_are_written(three: Path) -> None:
     clock = Clock("proving fix 2")
     [batch] = batches([str(three)], three, from_hook=False)
-    opened, asked = setup(batch, Options(gpu="RTX 4090", progress=clock.progress()), three)
+    opened, asked = setup(batch, CheckOptions(gpu="RTX 4090", progress=clock.progress()), three)
     result = fixed(opened, asked, False, lambda found: found)
     assert (list(result.texts), result.count) == (["a/s.yaml"], 1)
     assert result.after.incomplete
@@ -296,6 +296,6 @@ def test_a_trace_gets_the_time_that_is_left_and_its_end_is_no_result(monkeypatch
 
 def test_studies_are_found_without_a_limit(three: Path) -> None:
     [batch] = batches([str(three)], three, from_hook=False)
-    found = analyse(*setup(batch, Options(), three))
+    found = analyse(*setup(batch, CheckOptions(), three))
     assert not found.incomplete
     assert estimate(found.studies[0].space.worst.job)

@@ -79,7 +79,7 @@ def test_a_request_without_a_gpu(directives: str, accelerator: str, tmp_path: Pa
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "job.sh").write_text(f"#!/bin/bash\n#SBATCH {directives}\npython train.py\n")
     batch = Batch(tmp_path, Settings(), None, ("job.sh",), ())
-    project, asked = engine.setup(batch, engine.Options(), tmp_path)
+    project, asked = engine.setup(batch, engine.CheckOptions(), tmp_path)
     [study] = engine.check(project, asked).studies
     assert study.space.worst.job.machine.accelerator == accelerator
 

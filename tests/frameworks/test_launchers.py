@@ -6,12 +6,12 @@ import shlex
 
 import pytest
 
-from preflight.frameworks.launchers import Command, take_apart, text
+from preflight.frameworks.launchers import LaunchCommand, take_apart, text
 from preflight.vocabulary.reading import Word, word
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, Value, evaluate
 
 
-def split(command: str) -> Command:
+def split(command: str) -> LaunchCommand:
     return take_apart([word(part) for part in shlex.split(command)])
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from preflight.frameworks.table import FOLDER, Head, Table, heads, kinds, load, read, tomllib
 from preflight.program.arguments import Arguments
-from preflight.program.rows import Found, Part, Row, Sheet, calls, function, spelling_of
+from preflight.program.rows import FoundSettings, Sheet, TablePart, TableRow, calls, function, spelling_of
 from preflight.program.rows import __file__ as rows_file
 from preflight.vocabulary.spelling import kind_of, normal
 from preflight.vocabulary.values import Const, Origin, Span, frozen
@@ -22,7 +22,7 @@ FREE = ("model.config.", "model.kwargs.", "parallel.options.", "software.")
 SHEETS: Mapping[str, Sheet] = {**{kind: load(kind) for kind in kinds()}, "calls": calls()}
 
 
-def rows() -> Iterator[tuple[str, Sheet, Row]]:
+def rows() -> Iterator[tuple[str, Sheet, TableRow]]:
     yield from ((kind, sheet, row) for kind, sheet in SHEETS.items() for part in sheet.parts for row in part.rows)
 
 
@@ -41,7 +41,7 @@ FUNCTIONS = {(name, sheet.home) for _, sheet, row in rows() for name in (row.do,
 )
 def test_a_row_with_a_key_or_a_word_that_nobody_knows_is_refused(row: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        Part.model_validate({"rows": [row]})
+        TablePart.model_validate({"rows": [row]})
 
 
 @pytest.mark.parametrize("model", [Head, Table])
@@ -72,13 +72,13 @@ def test_a_table_says_what_it_was_read_from(kind: str) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_row_speaks_of_a_field_of_a_job(row: Row) -> None:
+def test_a_row_speaks_of_a_field_of_a_job(row: TableRow) -> None:
     assert bool(row.field) is not bool(row.do), "a field, or a function that knows its fields"
     assert not row.field or row.field.startswith(FREE) or kind_of(row.field) is not None
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_row_has_one_source_of_its_value(row: Row) -> None:
+def test_a_row_has_one_source_of_its_value(row: TableRow) -> None:
     sources = (row.value is not None, bool(row.unknown), bool(row.same_as), bool(row.do))
     stated = any(sources) or not (row.key or row.default is not None)
     assert sum(sources) == (1 if stated else 0)
@@ -90,7 +90,7 @@ def test_a_row_has_one_source_of_its_value(row: Row) -> None:
     ("sheet", "row"),
     [pytest.param(sheet, row, id=f"{kind}: {row.field} {row.key}") for kind, sheet, row in rows() if row.field],
 )
-def test_what_a_row_gives_a_field_is_spelled_as_the_job_spells_it(sheet: Sheet, row: Row) -> None:
+def test_what_a_row_gives_a_field_is_spelled_as_the_job_spells_it(sheet: Sheet, row: TableRow) -> None:
     words = spelling_of(row, sheet) if row.spelling else {}
     plain = not (row.spelling or row.through or row.yes is not None)
     given = [*words.values(), row.other, row.value, row.yes, row.no, *([row.default] if plain else [])]
@@ -171,7 +171,7 @@ def test_what_a_row_reads(
     table = Table.model_validate({"source": "a tool 1.0", "parts": [{"rows": [row]}]})
     monkeypatch.setattr("preflight.frameworks.table.load", lambda kind: table)
     args = Arguments({name: Const(frozen(value), place(name)) for name, value in given.items()})
-    found: Found = read("a tool", args)
+    found: FoundSettings = read("a tool", args)
     assert [(b.expr.value, b.rank) for b in found.bindings if isinstance(b.expr, Const)] == (
         [expected] if expected else []
     )

@@ -287,7 +287,7 @@ def _untraced(batch: Batch) -> Batch:
 
 def _checked(asked: Sequence[Batch], cwd: Path) -> Plain:
     try:
-        reports = [engine.check(*engine.setup(batch, engine.Options(), cwd)) for batch in asked]
+        reports = [engine.check(*engine.setup(batch, engine.CheckOptions(), cwd)) for batch in asked]
     except PreflightError:
         return {"refused": True}
     document: Plain = json.loads(as_json.written(json_format.document(outcome_of(reports, cwd))))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from preflight.postmortem.collect import Found, collect_text
+from preflight.postmortem.collect import CollectedEvidence, collect_text
 from preflight.postmortem.conclude import Conclusion, conclude
 from preflight.postmortem.diagnosis import Diagnosis
 
 E = TypeVar("E")
 
 
-def read(text: str) -> Found:
+def read(text: str) -> CollectedEvidence:
     """The evidence of a log."""
     return collect_text("job.log", text)
 

@@ -7,7 +7,7 @@ import ast
 import pytest
 from pydantic import ValidationError
 
-from preflight.program.rows import Part, Sheet, read_call
+from preflight.program.rows import Sheet, TablePart, read_call
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.values import Const, Expr, Origin, Ref, Span
@@ -68,4 +68,4 @@ def test_what_a_call_says(
 
 def test_a_part_with_a_key_that_is_unknown_is_refused() -> None:
     with pytest.raises(ValidationError):
-        Part.model_validate({"calls": ["Config"], "positions": ["first"], "rows": []})
+        TablePart.model_validate({"calls": ["Config"], "positions": ["first"], "rows": []})

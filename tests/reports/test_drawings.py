@@ -16,13 +16,16 @@ from preflight.reports.plot import figure, format_of
 from preflight.reports.style import Look
 from preflight.reports.timeline import HEIGHT, drawn
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.estimates import ALL_PARTS, Moment
+from preflight.vocabulary.estimates import ALL_PARTS, StepMoment
 from preflight.vocabulary.job import build
 
 GIB = 2**30
 STEP = [
-    *(Moment("forward", n * GIB // 10, n * GIB // 10, (0, 0, 0, n * GIB // 10, 0, 0)) for n in range(100)),
-    *(Moment("backward", (99 - n) * GIB // 10, 10 * GIB, (0, 0, 0, (99 - n) * GIB // 10, 0, 0)) for n in range(100)),
+    *(StepMoment("forward", n * GIB // 10, n * GIB // 10, (0, 0, 0, n * GIB // 10, 0, 0)) for n in range(100)),
+    *(
+        StepMoment("backward", (99 - n) * GIB // 10, 10 * GIB, (0, 0, 0, (99 - n) * GIB // 10, 0, 0))
+        for n in range(100)
+    ),
 ]
 
 

@@ -17,7 +17,7 @@ def test_a_job_that_exceeds_only_for_its_checkpoint_loads_it_by_way_of_the_host(
     kept, by_host = (text.lstrip("\n").replace("default=8", "default=1") for text in (KEPT, ON_HOST))
     (tmp_path / "train.py").write_text(kept)
     settings = Settings(set={"machine.gpu_memory": round(7.75 * GIB)})
-    project, asked = engine.setup(Batch(tmp_path, settings, None, ("train.py",), ()), engine.Options(), tmp_path)
+    project, asked = engine.setup(Batch(tmp_path, settings, None, ("train.py",), ()), engine.CheckOptions(), tmp_path)
     found = {finding.rule: finding.message for finding in engine.check(project, asked).findings}
     assert "gpu-memory-exceeded" in found
     assert "without it the job fits" in found["checkpoint-on-gpu"]

@@ -26,14 +26,14 @@ def files(example: Example) -> dict[str, str]:
     return {name: textwrap.dedent(text).lstrip("\n") for name, text in example.files.items()}
 
 
-def start(example: Example, root: Path) -> tuple[engine.Project, engine.Setup]:
+def start(example: Example, root: Path) -> tuple[engine.Project, engine.CheckSetup]:
     """The example's files written, and the engine asked about the first."""
     texts = files(example)
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     batch = Batch(root, Settings(**example.options), None, (next(iter(texts)),), ())
-    return engine.setup(batch, engine.Options(), root)
+    return engine.setup(batch, engine.CheckOptions(), root)
 
 
 @pytest.mark.parametrize(("rule", "example"), list(examples()))
@@ -52,7 +52,7 @@ def test_example(rule: type[Rule], example: Example, tmp_path: Path) -> None:
             assert after.get(name, project.source(name).text) == textwrap.dedent(text).lstrip("\n")
 
 
-def _fixed(project: engine.Project, asked: engine.Setup, unsafe: bool) -> dict[str, str]:
+def _fixed(project: engine.Project, asked: engine.CheckSetup, unsafe: bool) -> dict[str, str]:
     from preflight.engine.rounds import fixed
 
     def same(report: Report) -> Report:

@@ -24,7 +24,7 @@ def findings(
         (root / name).write_bytes(text.encode())
     known = {"data.sample_bytes": sample} if sample is not None else {}
     settings = Settings(set=known, machine="cluster.toml" if cluster else None)
-    project, asked = engine.setup(Batch(root, settings, None, ("train.sbatch",), ()), engine.Options(), root)
+    project, asked = engine.setup(Batch(root, settings, None, ("train.sbatch",), ()), engine.CheckOptions(), root)
     report = engine.check(project, asked)
     assert not [one for one in report.findings if one.rule == "internal-error"], report.findings
     return [one for one in report.findings if one.rule == rule]

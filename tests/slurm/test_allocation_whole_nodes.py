@@ -66,7 +66,7 @@ def test_the_limit_is_what_the_cluster_gives(parameters: str, cgroup: Cgroup, gi
     cluster = replace(by_type(read_slurm_conf(THREADS.format(parameters))), cgroup=cgroup)
     root = project({"job.sh": SCRIPT, "train.py": TRAIN, "cluster.toml": dump_machine(cluster)})
     settings = Settings(set={"train.seq_len": 64}, machine="cluster.toml")
-    files, asked = engine.setup(Batch(root, settings, None, ("job.sh",), ()), engine.Options(), root)
+    files, asked = engine.setup(Batch(root, settings, None, ("job.sh",), ()), engine.CheckOptions(), root)
     [result] = engine.check(files, asked).studies
     limit = result.space.worst.job.machine.memory_limit
     assert limit == pytest.approx(gib * 2**30)

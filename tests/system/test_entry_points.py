@@ -20,7 +20,7 @@ from preflight.memory.device.workloads.image_models import ImageModel
 from preflight.memory.device.workloads.registry import KINDS as KINDS_OF_OURS
 from preflight.memory.device.workloads.registry import kinds
 from preflight.system import entry_points
-from preflight.system.entry_points import Added, installed
+from preflight.system.entry_points import AddedEntry, installed
 from preflight.vocabulary.spelling import OPTIMIZERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,7 +198,7 @@ def test_a_distribution_in_the_checked_tree_does_not_count(
     add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = add(GPUS, gpu_file())
-    assert installed(GPUS) == (Added(f"{package}:gpus.json", "house-parts", "x"),)
+    assert installed(GPUS) == (AddedEntry(f"{package}:gpus.json", "house-parts", "x"),)
     monkeypatch.setattr(sys, "argv", ["preflight", "check", str(tmp_path)])
     assert installed(GPUS) == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.vocabulary.caches import BoundedCache, Kind, Remembered
+from preflight.vocabulary.caches import BoundedCache, CacheKind, Remembered
 
 
 def test_equal_objects_are_told_apart() -> None:
@@ -45,8 +45,8 @@ def test_what_was_asked_for_the_longest_ago_goes_first() -> None:
 
 # --- things by kind and place ---------------------------------------------------------------------------------------
 
-NUMBERS: Kind[int] = Kind("a number")
-OTHERS: Kind[int] = Kind("a number")
+NUMBERS: CacheKind[int] = CacheKind("a number")
+OTHERS: CacheKind[int] = CacheKind("a number")
 
 
 def test_two_kinds_of_one_name_are_two() -> None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from preflight.dialects.containers.reader import Container, compose_size, environment, reading
+from preflight.dialects.containers.reader import ContainerSpec, compose_size, environment, reading
 from preflight.dialects.shell.docker_run import DEFAULT_SHM
 from preflight.documents.yaml import YamlDocument, parse_yaml
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Const, Expr, Route, Value
 
 NAME = "compose"
-_READ: Kind[Reading] = Kind("a Compose file, read")
+_READ: CacheKind[Reading] = CacheKind("a Compose file, read")
 
 _SERVICES = re.compile(r"^services:", re.M)
 _IMAGE = re.compile(r"^\s+(image|build|extends):", re.M)
@@ -47,7 +47,7 @@ def _read(source: Source, project: Project) -> Reading:
     return reading(source, NAME, document, list(_containers(document)), project)
 
 
-def _containers(document: YamlDocument) -> Iterator[Container]:
+def _containers(document: YamlDocument) -> Iterator[ContainerSpec]:
     services = document.value(("services",)) if document.has(("services",)) else None
     if not isinstance(services, Mapping):
         return
@@ -57,7 +57,7 @@ def _containers(document: YamlDocument) -> Iterator[Container]:
         route: Route = ("services", str(name))
         commands = tuple((*route, part) for part in ("entrypoint", "command") if service.get(part))
         if commands:
-            yield Container(
+            yield ContainerSpec(
                 commands,
                 document.key_origin(route),
                 None,

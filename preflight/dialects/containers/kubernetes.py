@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from preflight.dialects.containers.reader import Container, environment, quantity, reading
+from preflight.dialects.containers.reader import ContainerSpec, environment, quantity, reading
 from preflight.dialects.shell.docker_run import DEFAULT_SHM
 from preflight.documents.yaml import YamlDocument, parse_yaml
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Const, Expr, Route, Value
 
 NAME = "kubernetes"
-_READ: Kind[Reading] = Kind("Kubernetes objects, read")
+_READ: CacheKind[Reading] = CacheKind("Kubernetes objects, read")
 
 _OBJECT = re.compile(r"^apiVersion:", re.M)
 _POD = re.compile(r"^\s*(- )?\"?containers\"?:", re.M)
@@ -62,7 +62,7 @@ def _documents(source: Source) -> Iterator[YamlDocument]:
             yield parse_yaml(replace(source, text=before + text), "1.2")
 
 
-def _containers(document: YamlDocument) -> Iterator[Container]:
+def _containers(document: YamlDocument) -> Iterator[ContainerSpec]:
     for route, nodes in _pods(document, document.value(), (), _kind(document)):
         pod = document.value(route)
         containers = pod.get("containers") if isinstance(pod, Mapping) else None
@@ -73,7 +73,7 @@ def _containers(document: YamlDocument) -> Iterator[Container]:
             commands = tuple((*where, part) for part in ("command", "args") if _said(one, part))
             if isinstance(one, Mapping) and commands:
                 limits = (*where, "resources", "limits")
-                yield Container(
+                yield ContainerSpec(
                     commands,
                     document.key_origin(where),
                     None,

@@ -25,7 +25,7 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 
 
 @dataclass(frozen=True)
-class Container:
+class ContainerSpec:
     """One container of a file: the routes of the parts of its command, and its resources."""
 
     commands: tuple[Route, ...]
@@ -40,7 +40,9 @@ class Container:
     """The number of copies that run together, each on a separate node."""
 
 
-def reading(source: Source, dialect: str, document: YamlDocument, found: list[Container], project: Project) -> Reading:
+def reading(
+    source: Source, dialect: str, document: YamlDocument, found: list[ContainerSpec], project: Project
+) -> Reading:
     """A reading with the programs of the project that the containers start. Equal launches are listed once."""
     links: list[Link] = []
     seen: set[str] = set()
@@ -58,7 +60,7 @@ def _plain(part: object) -> str:
     return re.sub(r"Origin\(.*?Span\(.*?\).*?\)", "", repr(part))
 
 
-def _links(source: Source, document: YamlDocument, one: Container, group: int, project: Project) -> Iterator[Link]:
+def _links(source: Source, document: YamlDocument, one: ContainerSpec, group: int, project: Project) -> Iterator[Link]:
     variables: dict[str, Expr] = {**one.environment}
     shell = Shell(source, dict(variables), directory=one.directory, exported=set(variables))
     words: list[Word] = []

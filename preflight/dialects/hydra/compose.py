@@ -19,11 +19,11 @@ from preflight.dialects.hydra.repository import Repository, TooLarge
 from preflight.dialects.hydra.tree import (
     Clash,
     ConfigFile,
+    ConfigTable,
     Entry,
     Item,
     Leaf,
     Listing,
-    Table,
     assign,
     embedded,
     from_value,
@@ -34,7 +34,7 @@ from preflight.dialects.hydra.tree import (
     split_key,
 )
 from preflight.documents.schema_errors import nearest
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.reading import Problem, ProblemSeverity
 from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
@@ -52,7 +52,7 @@ MAX_GAPS = 50
 class Composition:
     """One composed configuration."""
 
-    root: Table = field(default_factory=Table)
+    root: ConfigTable = field(default_factory=ConfigTable)
     choices: dict[str, str] = field(default_factory=dict)
     """Group -> its chosen option, also of Hydra's groups such as `hydra/launcher`."""
     groups: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class Composition:
     """Hydra composes it, and no file of it is missing or broken."""
 
 
-_COMPOSED: Kind[Composition] = Kind("compositions of an application", of_many=True)
+_COMPOSED: CacheKind[Composition] = CacheKind("compositions of an application", of_many=True)
 
 
 def compose(repository: Repository, name: str, overrides: Sequence[GivenOverride]) -> Composition:
@@ -409,7 +409,7 @@ def _apply(given: GivenOverride, repository: Repository, found: Composition) -> 
     assign(found.root, path, item)
 
 
-def _objections(given: GivenOverride, old: Item | None, root: Table) -> Iterator[Problem]:
+def _objections(given: GivenOverride, old: Item | None, root: ConfigTable) -> Iterator[Problem]:
     """Overrides at which Hydra would stop: a new key without `+`, or `+` for an existing key."""
     if given.origin is None:
         return
@@ -425,4 +425,4 @@ def _objections(given: GivenOverride, old: Item | None, root: Table) -> Iterator
 
 def _occupied(old: Item | None) -> bool:
     """Whether `+key=` would replace a value. Null and tables may be added to."""
-    return old is not None and not isinstance(old, Table) and not (isinstance(old, Leaf) and old.value is None)
+    return old is not None and not isinstance(old, ConfigTable) and not (isinstance(old, Leaf) and old.value is None)

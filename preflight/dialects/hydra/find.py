@@ -10,14 +10,14 @@ from pathlib import PurePosixPath
 from preflight.dialects.hydra.programs import MAX_LEVELS, programs
 from preflight.dialects.hydra.repository import package_header, parsed, read_entries
 from preflight.dialects.hydra.tree import Entry
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.settings import matches
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin
 
-_ENTRIES: Kind[list[Entry]] = Kind("entries of a file's defaults list")
-_PRIMARIES: Kind[tuple[str, ...]] = Kind("primary configurations of a folder")
+_ENTRIES: CacheKind[list[Entry]] = CacheKind("entries of a file's defaults list")
+_PRIMARIES: CacheKind[tuple[str, ...]] = CacheKind("primary configurations of a folder")
 
 _DEFAULTS = re.compile(r"^defaults[ \t]*:", re.M)
 _HYDRA = re.compile(r"^hydra[ \t]*:", re.M)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from preflight.dialects.hydra.arithmetic import EXPRESSIONS, FUNCTIONS, arithmetic
-from preflight.dialects.hydra.parse import Call, Literal, Lookup, Part, Sequence, parse, primitive
-from preflight.dialects.hydra.tree import Item, Leaf, Listing, Path, Table, select, split_key
+from preflight.dialects.hydra.parse import InterpolatedKey, Literal, Part, ResolverCall, Sequence, parse, primitive
+from preflight.dialects.hydra.tree import ConfigTable, Item, Leaf, Listing, Path, select, split_key
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, Value, unknown
 
 MAX_TEXT = 64 * 1024
@@ -29,7 +29,7 @@ _UNKNOWABLE: Mapping[str, str] = {
 class Resolver:
     """Resolves the values of one composed configuration. `loops` collects paths that refer to each other in a cycle."""
 
-    root: Table
+    root: ConfigTable
     choices: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Expr] = field(default_factory=dict)
     loops: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Resolver:
             return Const(part.value, _computed(origin))
         if isinstance(part, Sequence):
             return _folded("tuple", [self._argument(one, origin, path) for one in part.items], _computed(origin))
-        if isinstance(part, Lookup):
+        if isinstance(part, InterpolatedKey):
             return self._lookup(part, origin, path)
         return self._call(part, origin, path)
 
@@ -97,7 +97,7 @@ class Resolver:
         found = [self._part(part, origin, path) for part in parts]
         return found[0] if len(found) == 1 else _joined(found, origin)
 
-    def _lookup(self, part: Lookup, origin: Origin | None, path: Path) -> Expr:
+    def _lookup(self, part: InterpolatedKey, origin: Origin | None, path: Path) -> Expr:
         key = _const_text(self._argument(part.key, origin, path))
         if key is None:
             return unknown("it refers to a name that is unknown", origin)
@@ -135,7 +135,7 @@ class Resolver:
             upper = select(self.root, target[:cut])
             if isinstance(upper, Leaf) and upper.interpolated and len(self._open) <= MAX_DEPTH:
                 parts = parse(str(upper.value))
-                if parts is None or len(parts) != 1 or not isinstance(parts[0], Lookup):
+                if parts is None or len(parts) != 1 or not isinstance(parts[0], InterpolatedKey):
                     return None
                 key = _const_text(self._argument(parts[0].key, upper.origin, target[:cut]))
                 inner = self._target(key, target[:cut]) if key is not None else None
@@ -144,7 +144,7 @@ class Resolver:
                 return select(self.root, (*inner, *target[cut:]))
         return None
 
-    def _call(self, part: Call, origin: Origin | None, path: Path) -> Expr:
+    def _call(self, part: ResolverCall, origin: Origin | None, path: Path) -> Expr:
         name = part.name
         arguments = [self._argument(argument, origin, path) for argument in part.arguments]
         if name in EXPRESSIONS:
@@ -168,7 +168,11 @@ class Resolver:
         if name == "oc.dict.keys" and arguments:
             key = _const_text(arguments[0])
             table = select(self.root, split_key(key)) if key is not None else None
-            return Const(tuple(table.items), _computed(origin)) if isinstance(table, Table) else unknown(name, origin)
+            return (
+                Const(tuple(table.items), _computed(origin))
+                if isinstance(table, ConfigTable)
+                else unknown(name, origin)
+            )
         if name == "hydra" and arguments:
             return self._hydra(_const_text(arguments[0]) or "", origin)
         if name in FUNCTIONS and arguments:

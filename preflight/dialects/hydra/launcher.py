@@ -10,7 +10,7 @@ from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.interpolation import Resolver
 from preflight.dialects.hydra.overrides import GivenOverride, parse_override
 from preflight.dialects.hydra.schema import LAUNCHERS, REQUEST_FIELDS, SWEEPERS, Joblib, Optuna, Submitit, defaults
-from preflight.dialects.hydra.tree import Item, Leaf, Listing, Table, select
+from preflight.dialects.hydra.tree import ConfigTable, Item, Leaf, Listing, select
 from preflight.documents.schema_errors import check
 from preflight.vocabulary.reading import Binding, Problem, Rank, Request
 from preflight.vocabulary.values import Cause, Choices, Const, Domain, Origin, Range, Unknown, Value, evaluate, unknown
@@ -29,7 +29,7 @@ def _values(found: Composition, resolver: Resolver, key: str) -> tuple[dict[str,
     table = select(found.root, ("hydra", key))
     values: dict[str, Value] = {}
     places: dict[str, Origin] = {}
-    if isinstance(table, Table):
+    if isinstance(table, ConfigTable):
         for name, item in table.items.items():
             expr = resolver.item(item, ("hydra", key, name))
             values[name] = evaluate(expr)
@@ -149,7 +149,7 @@ def trials(found: Composition, resolver: Resolver) -> Binding | None:
 def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[GivenOverride]:
     """`hydra.sweeper.params`: key -> the text of an override's value."""
     table = select(found.root, ("hydra", "sweeper", "params"))
-    if isinstance(table, Table):
+    if isinstance(table, ConfigTable):
         for key, leaf in _flat(table):
             value = _text(leaf)
             if value is None:
@@ -159,10 +159,10 @@ def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[Give
                 yield given
 
 
-def _flat(table: Table, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
+def _flat(table: ConfigTable, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
     """Entries of `params`, nested tables flattened to dotted keys."""
     for key, item in table.items.items():
-        if isinstance(item, Table):
+        if isinstance(item, ConfigTable):
             yield from _flat(item, f"{prefix}{key}.")
         elif isinstance(item, Leaf):
             yield f"{prefix}{key}", item
@@ -178,16 +178,16 @@ def _text(leaf: Leaf) -> str | None:
 def search_space(found: Composition) -> Iterator[tuple[str, Domain, Origin | None]]:
     """Axes of Optuna's deprecated `hydra.sweeper.search_space`: {type, low, high, step, log} or {type, choices}."""
     table = select(found.root, ("hydra", "sweeper", "search_space"))
-    if not isinstance(table, Table):
+    if not isinstance(table, ConfigTable):
         return
     for key, body in table.items.items():
-        if isinstance(body, Table):
+        if isinstance(body, ConfigTable):
             domain = _optuna_domain(body)
             if domain is not None:
                 yield key, domain, body.origin
 
 
-def _optuna_domain(body: Table) -> Domain | None:
+def _optuna_domain(body: ConfigTable) -> Domain | None:
     def number(name: str) -> float | None:
         item: Item | None = body.items.get(name)
         value = item.value if isinstance(item, Leaf) else None

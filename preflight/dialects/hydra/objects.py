@@ -11,7 +11,7 @@ from preflight.vocabulary.reading import Binding, Fact, Setting
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Value, unknown
 
 if TYPE_CHECKING:
-    from preflight.dialects.hydra.plan import Plan
+    from preflight.dialects.hydra.plan import CompositionPlan
     from preflight.frameworks.calls import CallFacts
 
 _TARGET = "_target_"
@@ -29,7 +29,9 @@ class Objects:
     reads: tuple[str, ...] = ()
 
 
-def read_objects(plan: Plan, read: Sequence[Composed], merged: Sequence[Setting], project: Project) -> Objects:
+def read_objects(
+    plan: CompositionPlan, read: Sequence[Composed], merged: Sequence[Setting], project: Project
+) -> Objects:
     """The facts of the targets of all compositions. If all compositions have the same targets, they are read once."""
     if not any(key.rpartition(".")[2] == _TARGET for _, (settings, _) in read for key in settings):
         return Objects()
@@ -47,7 +49,7 @@ def read_objects(plan: Plan, read: Sequence[Composed], merged: Sequence[Setting]
     return Objects(bindings, said[0].facts, any(one.trains for one in said), reads)
 
 
-def _joined(plan: Plan, fixed: Sequence[Mapping[str, Value]], said: Sequence[CallFacts]) -> list[Binding]:
+def _joined(plan: CompositionPlan, fixed: Sequence[Mapping[str, Value]], said: Sequence[CallFacts]) -> list[Binding]:
     """For each field, the value of each composition under the condition of that composition."""
     best = [_winners(one.bindings) for one in said]
     found = []

@@ -36,7 +36,7 @@ class GivenOverride:
 
 
 @dataclass
-class CommandLine:
+class HydraCommandLine:
     """The command line of a Hydra application: its overrides and Hydra's flags."""
 
     overrides: list[GivenOverride] = field(default_factory=list)
@@ -54,9 +54,9 @@ _VALUED = {
 """Hydra's own flags that take a value (hydra._internal.utils.get_args_parser, 1.3)."""
 
 
-def command_line(words: Sequence[Word]) -> CommandLine:
+def command_line(words: Sequence[Word]) -> HydraCommandLine:
     """Reads the words of a command line."""
-    line, queue = CommandLine(), list(words)
+    line, queue = HydraCommandLine(), list(words)
     while queue:
         one = queue.pop(0)
         flag = one.prefix.rstrip("=") if one.prefix.startswith("-") else _text(one) or ""
@@ -75,7 +75,7 @@ def command_line(words: Sequence[Word]) -> CommandLine:
     return line
 
 
-def _flag(line: CommandLine, kind: str, text: str | None) -> None:
+def _flag(line: HydraCommandLine, kind: str, text: str | None) -> None:
     if text is None:
         return
     if kind == "name":

@@ -26,14 +26,14 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class InterpolatedKey:
     """`${a.b}`; the key may contain interpolations."""
 
     key: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ResolverCall:
     """`${name:argument,argument}`."""
 
     name: str
@@ -47,7 +47,7 @@ class Sequence:
     items: tuple[tuple[Part, ...], ...]
 
 
-Part: TypeAlias = Union[Literal, Lookup, Call, Sequence]
+Part: TypeAlias = Union[Literal, InterpolatedKey, ResolverCall, Sequence]
 
 _MARK = re.compile("\0(\\d+)\0")
 
@@ -107,12 +107,12 @@ class _Parts:
         return f"\0{len(self.marked) - 1}\0"
 
     def _lookup(self, key: str, memo: object) -> str:
-        return self._mark(Lookup(self.parts_of(key)))
+        return self._mark(InterpolatedKey(self.parts_of(key)))
 
     def _call(self, name: str, args: tuple[object, ...], args_str: tuple[str, ...]) -> str:
         plain = [isinstance(value, dict) and "${" not in text for value, text in zip(args, args_str, strict=True)]
         texts = [text if as_text else value for as_text, value, text in zip(plain, args, args_str, strict=True)]
-        return self._mark(Call(_MARK.sub("${...}", name), tuple(self.parts_of(text) for text in texts)))
+        return self._mark(ResolverCall(_MARK.sub("${...}", name), tuple(self.parts_of(text) for text in texts)))
 
 
 def _depth(text: str) -> int:

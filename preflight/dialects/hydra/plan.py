@@ -14,7 +14,7 @@ from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Val
 
 
 @dataclass
-class Plan:
+class CompositionPlan:
     """The overrides to compose with: those without a sweep, axes of swept values, and swept groups."""
 
     fixed: list[GivenOverride] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Plan:
 def sort_overrides(
     overrides: Sequence[GivenOverride],
     repository: Repository,
-    plan: Plan,
+    plan: CompositionPlan,
     multirun: bool,
     call: Call | None,
     optuna: bool = False,
@@ -62,7 +62,7 @@ def sort_overrides(
         plan.fixed.append(replace(given, override=None, expr=Ref(axis.name, given.value_origin)))
 
 
-def _outer_group(given: GivenOverride, options: Sequence[str], plan: Plan) -> None:
+def _outer_group(given: GivenOverride, options: Sequence[str], plan: CompositionPlan) -> None:
     """A group whose option comes from an outer sweep: every option of the group is possible."""
     refs = list(_references(given.expr))
     if len(refs) == 1 and isinstance(given.expr, Ref) and options:
@@ -80,7 +80,7 @@ def _references(expr: Expr | None) -> Iterator[Ref]:
             yield from _references(operand)
 
 
-def add_sweeper(found: Composition, repository: Repository, plan: Plan) -> None:
+def add_sweeper(found: Composition, repository: Repository, plan: CompositionPlan) -> None:
     """Adds the axes of `hydra.sweeper.params` and Optuna's `search_space`. The command line has precedence."""
     taken = {given.key for given in plan.fixed} | {given.key for given, _, _, _ in plan.groups}
     params = [given for given in sweeper_params(found, plan.problems) if given.key not in taken]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 
 MAX_PROGRAMS = 400
@@ -15,9 +15,11 @@ MAX_PROGRAMS = 400
 MAX_LEVELS = 8
 """Folders above a file that are searched for its primary configuration."""
 
-_PROGRAMS: Kind[tuple[str, ...]] = Kind("programs of a folder's configuration")
-_AROUND: Kind[tuple[str, ...]] = Kind("Python files around a folder")
-_MAINS: Kind[tuple[tuple[str | None, str | None], ...]] = Kind("config_path and config_name of a file's decorators")
+_PROGRAMS: CacheKind[tuple[str, ...]] = CacheKind("programs of a folder's configuration")
+_AROUND: CacheKind[tuple[str, ...]] = CacheKind("Python files around a folder")
+_MAINS: CacheKind[tuple[tuple[str | None, str | None], ...]] = CacheKind(
+    "config_path and config_name of a file's decorators"
+)
 
 
 def programs(folder: str, name: str, project: Project) -> tuple[str, ...]:

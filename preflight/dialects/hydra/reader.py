@@ -22,8 +22,8 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Va
 if TYPE_CHECKING:
     from preflight.dialects.hydra.compose import Composition
     from preflight.dialects.hydra.interpolation import Resolver
-    from preflight.dialects.hydra.overrides import CommandLine
-    from preflight.dialects.hydra.plan import Plan
+    from preflight.dialects.hydra.overrides import HydraCommandLine
+    from preflight.dialects.hydra.plan import CompositionPlan
     from preflight.dialects.hydra.repository import Repository
     from preflight.dialects.hydra.tree import Path
     from preflight.documents.yaml import YamlDocument
@@ -73,7 +73,7 @@ def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]
 
 def _read(path: str, found: Application, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.hydra.overrides import command_line
-    from preflight.dialects.hydra.plan import Plan, add_sweeper, sort_overrides
+    from preflight.dialects.hydra.plan import CompositionPlan, add_sweeper, sort_overrides
     from preflight.dialects.hydra.repository import Repository
 
     words = call.words if call is not None else _chosen(path, found, project)
@@ -86,7 +86,7 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
     repository = Repository(project, tuple(dict.fromkeys(folders)))
     if repository.file(name) is None:
         return Reading(path, NAME, problems=tuple(_no_primary(path, name, repository)))
-    plan = Plan(problems=problems)
+    plan = CompositionPlan(problems=problems)
     multirun = _multirun(line, own, call)
     sort_overrides(line.overrides, repository, plan, multirun, call)
     base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
@@ -99,7 +99,7 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
     return _reading(path, plan, repository, name, base, call, sweeping)
 
 
-def _place(found: Application, line: CommandLine, call: Call | None) -> tuple[str, str]:
+def _place(found: Application, line: HydraCommandLine, call: Call | None) -> tuple[str, str]:
     """Folder and name of the primary configuration, which flags on the command line may change."""
     folder = found.folder
     if line.config_path is not None and call is not None:
@@ -121,7 +121,7 @@ def _own(folder: str, name: str, project: Project) -> tuple[YamlDocument | None,
     return document, hydra if isinstance(hydra, Mapping) else {}
 
 
-def _multirun(line: CommandLine, own: Mapping[str, Value], call: Call | None) -> bool:
+def _multirun(line: HydraCommandLine, own: Mapping[str, Value], call: Call | None) -> bool:
     """`-m`, or `hydra.mode=MULTIRUN` on the command line or in the primary configuration."""
     modes = [given.override.value() for given in line.overrides if given.key == "hydra.mode" and given.override]
     mode = modes[-1] if modes else own.get("mode")
@@ -131,7 +131,7 @@ def _multirun(line: CommandLine, own: Mapping[str, Value], call: Call | None) ->
 def _search_path(
     document: YamlDocument | None,
     own: Mapping[str, Value],
-    line: CommandLine,
+    line: HydraCommandLine,
     project: Project,
     problems: list[Problem],
 ) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _no_primary(path: str, name: str, repository: Repository) -> Iterator[Proble
 
 
 def _composed(
-    plan: Plan, repository: Repository, name: str, options: Sequence[str]
+    plan: CompositionPlan, repository: Repository, name: str, options: Sequence[str]
 ) -> tuple[Composition, dict[str, Value]]:
     """The composition for one option of every swept group, and these options."""
     from preflight.dialects.hydra.compose import compose
@@ -213,7 +213,7 @@ def _flat(path: Path, expr: Expr) -> Iterator[tuple[Path, Expr]]:
 
 def _reading(
     path: str,
-    plan: Plan,
+    plan: CompositionPlan,
     repository: Repository,
     name: str,
     base: tuple[Composition, dict[str, Value]],
@@ -275,7 +275,7 @@ def _combinations(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
     yield from islice(product(*groups), 10 * MAX_COMPOSITIONS)
 
 
-def _too_many(plan: Plan, count: int) -> Iterator[Problem]:
+def _too_many(plan: CompositionPlan, count: int) -> Iterator[Problem]:
     if count > MAX_COMPOSITIONS:
         origin = next((given.origin for given, _, _, _ in plan.groups if given.origin is not None), None)
         if origin is not None:
@@ -296,7 +296,7 @@ def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:
 _Read = tuple[dict[str, Value], tuple[dict[str, Setting], "Resolver"]]
 
 
-def _merged(plan: Plan, read: Sequence[_Read]) -> Iterator[Setting]:
+def _merged(plan: CompositionPlan, read: Sequence[_Read]) -> Iterator[Setting]:
     """The settings of all compositions. A setting that differs between them depends on the swept groups."""
     keys = dict.fromkeys(key for _, (settings, _) in read for key in settings)
     for key in keys:
@@ -315,7 +315,7 @@ _MARK = "\0"
 """Starts the name of a caller's axis (preflight.study.scope); a branch holds it by its own name."""
 
 
-def _branches(plan: Plan, read: Sequence[_Read]) -> Iterator[Branch]:
+def _branches(plan: CompositionPlan, read: Sequence[_Read]) -> Iterator[Branch]:
     """One box per composition of swept groups, with the settings that are its own."""
     if not plan.groups:
         return

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from preflight.dialects.hydra.programs import python_files
 from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
 from preflight.documents.document import TreeDocument
-from preflight.documents.tree import Node, entries
+from preflight.documents.tree import TreeNode, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
@@ -34,8 +34,8 @@ HYDRA_DEFAULTS = (
 )  # fmt: skip
 """Groups of Hydra's own configuration (hydra.conf.HydraConf.defaults, 1.3)."""
 
-_STORED: Kind[Mapping[str, ConfigFile]] = Kind("configurations that programs register", of_many=True)
-_FILES: Kind[ConfigFile] = Kind("a configuration's entries and values")
+_STORED: CacheKind[Mapping[str, ConfigFile]] = CacheKind("configurations that programs register", of_many=True)
+_FILES: CacheKind[ConfigFile] = CacheKind("a configuration's entries and values")
 _HEADER = re.compile(r"\s*#\s*@\s*package\s+(\S+)\s*")
 
 
@@ -196,7 +196,7 @@ def read_entries(document: TreeDocument, complaints: list[tuple[str, Origin]]) -
             yield entry
 
 
-def _entry(node: Node, origin: Origin) -> Entry | str:
+def _entry(node: TreeNode, origin: Origin) -> Entry | str:
     """One item, or why it is invalid (as hydra._internal.config_repository checks it)."""
     if node.kind == "scalar":
         if not isinstance(node.value, str):

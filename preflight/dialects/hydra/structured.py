@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from preflight.dialects.hydra.tree import MISSING, ConfigFile, Entry, Item, Leaf, Listing, Table
+from preflight.dialects.hydra.tree import MISSING, ConfigFile, ConfigTable, Entry, Item, Leaf, Listing
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
@@ -68,7 +68,7 @@ def _store(call: ast.Call, source: Source, module: _Module) -> tuple[str, Config
     if name is None or "node" not in given:
         return None
     item = _Reader(source, module).item(given["node"], source, 0)
-    if not isinstance(item, Table):
+    if not isinstance(item, ConfigTable):
         return None
     origin = _origin(call, source)
     listed = item.items.pop("defaults", None)
@@ -98,7 +98,7 @@ def _entries(listed: Listing) -> Iterator[Entry]:
             continue
         if isinstance(item, Leaf) and isinstance(item.value, str):
             yield Entry(item.value.partition("@")[0], place, None, item.value.partition("@")[2] or None)
-        elif isinstance(item, Table) and len(item.items) == 1:
+        elif isinstance(item, ConfigTable) and len(item.items) == 1:
             [(key, option)] = item.items.items()
             value = option.value if isinstance(option, Leaf) else None
             *keywords, group = key.split(" ")
@@ -134,7 +134,7 @@ class _Reader:
         return Leaf(Unknown("the program computes its default", Cause.run_time), origin)
 
     def _dict(self, node: ast.Dict, source: Source, depth: int) -> Item:
-        table = Table({}, _origin(node, source))
+        table = ConfigTable({}, _origin(node, source))
         for key, value in zip(node.keys, node.values, strict=True):
             name = _text(key)
             if name is not None:
@@ -162,7 +162,9 @@ class _Reader:
             if isinstance(made, ast.Lambda):
                 return self.item(made.body, source, depth + 1)
             if isinstance(made, ast.Name) and made.id in ("list", "dict"):
-                return Listing((), _origin(node, source)) if made.id == "list" else Table({}, _origin(node, source))
+                return (
+                    Listing((), _origin(node, source)) if made.id == "list" else ConfigTable({}, _origin(node, source))
+                )
             default = made if made is not None else given.get("default")
             return (
                 self.item(default, source, depth + 1) if default is not None else Leaf(MISSING, _origin(node, source))
@@ -175,9 +177,9 @@ class _Reader:
             return self.table(name, given, source, depth + 1)
         return Leaf(Unknown(f"the program computes {name}()", Cause.run_time), _origin(node, source))
 
-    def table(self, name: str, given: Mapping[str, ast.expr], source: Source, depth: int) -> Table:
+    def table(self, name: str, given: Mapping[str, ast.expr], source: Source, depth: int) -> ConfigTable:
         """An instance of a dataclass: the defaults of its fields (inherited ones first), and its arguments."""
-        found = Table({}, None)
+        found = ConfigTable({}, None)
         node, where = self.module.classes[name]
         if depth <= MAX_DEPTH:
             for base in node.bases:

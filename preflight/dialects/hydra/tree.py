@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
 from preflight.documents.document import Note, TreeDocument
-from preflight.documents.tree import Node, entries
+from preflight.documents.tree import TreeNode, entries
 from preflight.vocabulary.values import Cause, Expr, Origin, Route, Span, Unknown, Value
 
 MISSING = "???"
@@ -43,24 +43,24 @@ class Listing:
 
 
 @dataclass(slots=True)
-class Table:
+class ConfigTable:
     items: dict[str, Item] = field(default_factory=dict)
     origin: Origin | None = None
 
 
-Item: TypeAlias = Union[Leaf, Listing, Table]
+Item: TypeAlias = Union[Leaf, Listing, ConfigTable]
 Path: TypeAlias = "tuple[str, ...]"
 
 
 def from_document(document: TreeDocument) -> Item:
     """The whole file as an item, without its `defaults` list."""
     root = _convert(document, document.root, (), (), False)
-    if isinstance(root, Table):
+    if isinstance(root, ConfigTable):
         root.items.pop("defaults", None)
     return root
 
 
-def _convert(document: TreeDocument, node: Node, route: Route, aliases: tuple[Span, ...], shared: bool) -> Item:
+def _convert(document: TreeDocument, node: TreeNode, route: Route, aliases: tuple[Span, ...], shared: bool) -> Item:
     path = document.source.path
     via = tuple(Origin(path, place, None, (), False) for place in aliases)
     origin = Origin(path, node.span, route, via, not shared)
@@ -72,7 +72,7 @@ def _convert(document: TreeDocument, node: Node, route: Route, aliases: tuple[Sp
             here = (*aliases, item.alias) if item.alias is not None else aliases
             inner.append(_convert(document, item.value, (*route, index), here, shared or item.alias is not None))
         return Listing(tuple(inner), origin)
-    table = Table({}, origin)
+    table = ConfigTable({}, origin)
     for name, item, places in entries(node):
         here = (*aliases, *places, *((item.alias,) if item.alias is not None else ()))
         is_shared = shared or bool(here) or item.value.shared
@@ -83,7 +83,7 @@ def _convert(document: TreeDocument, node: Node, route: Route, aliases: tuple[Sp
 def from_value(value: object, origin: Origin | None, rank: int) -> Item:
     """The value of a parsed override (scalars, lists, dictionaries) as an item with the place `origin`."""
     if isinstance(value, dict):
-        return Table({str(key): from_value(item, origin, rank) for key, item in value.items()}, origin)
+        return ConfigTable({str(key): from_value(item, origin, rank) for key, item in value.items()}, origin)
     if isinstance(value, (list, tuple)):
         return Listing(tuple(from_value(item, origin, rank) for item in value), origin, rank)
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -93,8 +93,8 @@ def from_value(value: object, origin: Origin | None, rank: int) -> Item:
 
 def copied(item: Item) -> Item:
     """A copy whose tables can be merged into without touching the original."""
-    if isinstance(item, Table):
-        return Table({name: copied(inner) for name, inner in item.items.items()}, item.origin)
+    if isinstance(item, ConfigTable):
+        return ConfigTable({name: copied(inner) for name, inner in item.items.items()}, item.origin)
     return item
 
 
@@ -102,32 +102,34 @@ Clash: TypeAlias = "tuple[str, Item, Item]"
 """A key that is a table in one file and a list in another; OmegaConf refuses to merge them."""
 
 
-def merge(into: Table, other: Table, clashes: list[Clash] | None = None, root: Table | None = None) -> None:
+def merge(
+    into: ConfigTable, other: ConfigTable, clashes: list[Clash] | None = None, root: ConfigTable | None = None
+) -> None:
     """Merges `other` into `into`, in place. `root` is the whole configuration, to resolve interpolated tables."""
     top = root if root is not None else into
     for name, item in other.items.items():
         old = into.items.get(name)
-        if isinstance(old, Leaf) and old.interpolated and isinstance(item, Table):
+        if isinstance(old, Leaf) and old.interpolated and isinstance(item, ConfigTable):
             old = _aliased(old, top)  # a table that is only referred to is copied before it is changed
             if old is not None:
                 into.items[name] = old
         if isinstance(item, Leaf) and item.missing and old is not None:
             continue
-        if clashes is not None and isinstance(old, (Table, Listing)) and isinstance(item, (Table, Listing)):
+        if clashes is not None and isinstance(old, (ConfigTable, Listing)) and isinstance(item, (ConfigTable, Listing)):
             clashes += [(name, old, item)] if type(old) is not type(item) else []
-        if isinstance(old, Table) and isinstance(item, Table):
+        if isinstance(old, ConfigTable) and isinstance(item, ConfigTable):
             merge(old, item, clashes, top)
             old.origin = item.origin or old.origin
         else:
             into.items[name] = copied(item)
 
 
-def _aliased(leaf: Leaf, root: Table) -> Item | None:
+def _aliased(leaf: Leaf, root: ConfigTable) -> Item | None:
     text = str(leaf.value).strip()
     if not (text.startswith("${") and text.endswith("}")) or text.count("${") > 1 or ":" in text:
         return leaf
     found = select(root, split_key(text[2:-1]))
-    return copied(found) if isinstance(found, Table) else leaf
+    return copied(found) if isinstance(found, ConfigTable) else leaf
 
 
 def split_key(key: str) -> Path:
@@ -139,7 +141,7 @@ def select(root: Item, path: Path) -> Item | None:
     """The item at a path, None if there is none. Interpolations on the way are not followed."""
     item: Item = root
     for part in path:
-        if isinstance(item, Table) and part in item.items:
+        if isinstance(item, ConfigTable) and part in item.items:
             item = item.items[part]
         elif (
             isinstance(item, Listing)
@@ -152,47 +154,47 @@ def select(root: Item, path: Path) -> Item | None:
     return item
 
 
-def assign(root: Table, path: Path, item: Item) -> None:
+def assign(root: ConfigTable, path: Path, item: Item) -> None:
     """Puts an item at a path and makes the tables on the way. Tables merge (`OmegaConf.update(..., merge=True)`)."""
     table = root
     for part in path[:-1]:
         inner = table.items.get(part)
         if isinstance(inner, Leaf) and inner.interpolated:
             inner = _aliased(inner, root)
-        if not isinstance(inner, Table):
-            inner = Table()
+        if not isinstance(inner, ConfigTable):
+            inner = ConfigTable()
         table.items[part] = inner
         table = inner
     old = table.items.get(path[-1])
-    if isinstance(old, Table) and isinstance(item, Table):
+    if isinstance(old, ConfigTable) and isinstance(item, ConfigTable):
         merge(old, item, None, root)
     else:
         table.items[path[-1]] = item
 
 
-def remove(root: Table, path: Path) -> bool:
+def remove(root: ConfigTable, path: Path) -> bool:
     """Removes a key; False if it does not exist."""
     table = select(root, path[:-1])
-    if not isinstance(table, Table) or path[-1] not in table.items:
+    if not isinstance(table, ConfigTable) or path[-1] not in table.items:
         return False
     del table.items[path[-1]]
     return True
 
 
-def embedded(item: Item, package: str) -> Table | None:
+def embedded(item: Item, package: str) -> ConfigTable | None:
     """The content of a file below its package, None if it is not a mapping."""
     if isinstance(item, Leaf) and item.value is None:
-        item = Table({}, item.origin)  # an empty file
-    if not isinstance(item, Table):
+        item = ConfigTable({}, item.origin)  # an empty file
+    if not isinstance(item, ConfigTable):
         return None
     for part in reversed([part for part in package.split(".") if part]):
-        item = Table({part: item}, None)
+        item = ConfigTable({part: item}, None)
     return item
 
 
 def leaves(item: Item, path: Path = ()) -> Iterator[tuple[Path, Leaf | Listing]]:
     """Every leaf and every list, with its path."""
-    if isinstance(item, Table):
+    if isinstance(item, ConfigTable):
         for name, inner in item.items.items():
             yield from leaves(inner, (*path, name))
     else:

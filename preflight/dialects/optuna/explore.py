@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from preflight.dialects.optuna.suggest import SUGGEST, Space, space_of, trial
+from preflight.dialects.optuna.suggest import SUGGEST, SuggestedSpace, space_of, trial
 from preflight.frameworks.calls import CallFacts, read_calls
 from preflight.frameworks.launch import environment_of, launch_bindings
 from preflight.python.evaluator import Evaluator
@@ -40,7 +40,7 @@ class Exploration:
     """One interpretation: its axes, the facts of its calls, and the names on which its conditions depend."""
 
     evaluator: Evaluator
-    space: Space
+    space: SuggestedSpace
     facts: CallFacts
     bindings: tuple[Binding, ...]
     decided_by: frozenset[str]
@@ -124,7 +124,7 @@ def values_of(axis: Axis) -> tuple[Value, ...] | None:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ExploredBranch:
     """An unfinished box: the values of each deciding axis in it."""
 
     chosen: Mapping[str, tuple[Value, ...]]
@@ -141,7 +141,7 @@ def branches(explorer: Explorer, found: Exploration) -> tuple[Branch, ...]:
     leaves = []
     for chosen, one in explorer.leaves(deciders, {}):
         axes = tuple(axis for axis in one.space.axes.values() if axis.name not in chosen)
-        leaves.append(Leaf({name: (value,) for name, value in chosen.items()}, axes, one.bindings))
+        leaves.append(ExploredBranch({name: (value,) for name, value in chosen.items()}, axes, one.bindings))
     merged = leaves
     for name in [axis.name for axis in reversed(deciders)]:
         merged = _merge(merged, name)
@@ -151,9 +151,9 @@ def branches(explorer: Explorer, found: Exploration) -> tuple[Branch, ...]:
     return tuple(_branch(leaf, originals) for leaf in merged)
 
 
-def _merge(leaves: list[Leaf], name: str) -> list[Leaf]:
+def _merge(leaves: list[ExploredBranch], name: str) -> list[ExploredBranch]:
     """Joins leaves that differ only in the value of one axis."""
-    kept: list[Leaf] = []
+    kept: list[ExploredBranch] = []
     for leaf in leaves:
         rest = {key: value for key, value in leaf.chosen.items() if key != name}
         for index, other in enumerate(kept):
@@ -171,7 +171,7 @@ def _merge(leaves: list[Leaf], name: str) -> list[Leaf]:
     return kept
 
 
-def _branch(leaf: Leaf, originals: Mapping[str, Axis]) -> Branch:
+def _branch(leaf: ExploredBranch, originals: Mapping[str, Axis]) -> Branch:
     fixed: dict[str, Value] = {}
     axes: list[Axis] = []
     for name, values in leaf.chosen.items():
@@ -238,7 +238,7 @@ def hyperparameter_search(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Instance("transformers.BestRun", record=record)
 
 
-def jobs(space: Space) -> Binding | None:
+def jobs(space: SuggestedSpace) -> Binding | None:
     """Trials that share one GPU: the threads of `optimize(n_jobs=k)`."""
     for record in space.optimize:
         expr = record.argument("n_jobs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from preflight.dialects.optuna.suggest import Space
+from preflight.dialects.optuna.suggest import SuggestedSpace
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import CallRecord, TryRecord
 from preflight.python.subprocesses import STARTERS
@@ -17,7 +17,7 @@ CATCHES = ("OutOfMemoryError", "RuntimeError", "Exception", "BaseException", "*"
 _CONTINUES = (ast.Return, ast.Continue, ast.Pass, ast.Break)
 
 
-def handles_oom(ev: Evaluator, space: Space) -> Fact:
+def handles_oom(ev: Evaluator, space: SuggestedSpace) -> Fact:
     """The fact `handles_oom`, with the place of the handler or of the call that starts the search."""
     for record in space.optimize:
         caught = record.kwargs.get("catch")

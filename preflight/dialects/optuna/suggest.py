@@ -20,7 +20,7 @@ from preflight.python.objects import (
     Key,
     to_expr,
 )
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.values import (
     Axis,
     Cause,
@@ -45,7 +45,7 @@ TRIAL = "optuna.trial.Trial"
 
 
 @dataclass
-class Space:
+class SuggestedSpace:
     """The axes that the interpretation of an objective found."""
 
     axes: dict[str, Axis] = field(default_factory=dict)
@@ -243,12 +243,12 @@ def distribution(value: Abstract, ev: Evaluator) -> Domain:
     return _range(record, ev, low, high, step, log, integer)
 
 
-_SPACE: Kind[Space] = Kind("an Optuna study's space")
+_SPACE: CacheKind[SuggestedSpace] = CacheKind("an Optuna study's space")
 
 
-def space_of(ev: Evaluator) -> Space:
+def space_of(ev: Evaluator) -> SuggestedSpace:
     """The search space of this interpretation."""
-    return ev.remembered.get(_SPACE, Space)
+    return ev.remembered.get(_SPACE, SuggestedSpace)
 
 
 def trial() -> Instance:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.dialects.program.find import recognises
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.vocabulary.text import Source
@@ -28,10 +28,12 @@ NAME = "program"
 
 __all__ = ["NAME", "read", "recognises"]
 
-_EVALUATED: Kind[list[tuple[Mapping[str, Expr], Interpreter]]] = Kind("programs evaluated, by their environment")
-_PARSED: Kind[PythonDocument] = Kind("a program's text, parsed")
-_HEAVY: Kind[Binding | None] = Kind("packages that a program imports")
-_SAID: Kind[CallFacts] = Kind("what a program's calls say")
+_EVALUATED: CacheKind[list[tuple[Mapping[str, Expr], Interpreter]]] = CacheKind(
+    "programs evaluated, by their environment"
+)
+_PARSED: CacheKind[PythonDocument] = CacheKind("a program's text, parsed")
+_HEAVY: CacheKind[Binding | None] = CacheKind("packages that a program imports")
+_SAID: CacheKind[CallFacts] = CacheKind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 

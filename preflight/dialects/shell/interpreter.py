@@ -30,7 +30,7 @@ from preflight.dialects.shell.values import (
     word_text,
 )
 from preflight.documents.bash import BashDocument, reparse
-from preflight.documents.shell_reader import Assignment, Block, Command
+from preflight.documents.shell_reader import Assignment, ShellBlock, ShellCommand
 from preflight.documents.shell_words import ShellWord, apply_defaults
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
@@ -45,7 +45,7 @@ MAX_RUNS = 500
 MAX_STEPS = 20_000
 """Assignments and commands with unrolled loops; scripts written by people have less than a thousand."""
 
-Step = Assignment | Command
+Step = Assignment | ShellCommand
 Sourced = Callable[[str], "BashDocument | None"]
 
 
@@ -101,7 +101,7 @@ class Shell:
     # --- blocks -------------------------------------------------------------------------------------------------------
 
     def _steps(self, steps: Sequence[Step], depth: int) -> None:
-        def block(step: Step) -> Block | None:
+        def block(step: Step) -> ShellBlock | None:
             return step.blocks[depth] if len(step.blocks) > depth else None
 
         for around, group in groupby(steps, block):
@@ -116,7 +116,7 @@ class Shell:
                 if not self.ended and self.steps <= MAX_STEPS:
                     self._step(step)
 
-    def _block(self, block: Block, steps: list[Step], depth: int) -> None:
+    def _block(self, block: ShellBlock, steps: list[Step], depth: int) -> None:
         if block.kind == "function":
             self.functions[block.name] = (steps, depth)
         elif block.kind == "loop":
@@ -128,7 +128,7 @@ class Shell:
             self._steps(steps, depth)
             self.variables, self.directory = saved, directory
 
-    def _loop(self, block: Block, steps: list[Step], depth: int) -> None:
+    def _loop(self, block: ShellBlock, steps: list[Step], depth: int) -> None:
         values = [expr for word in block.words for expr in self._values(word)]
         if block.name and 0 < len(values) <= MAX_UNROLLED and not any(is_unknown(value) for value in values):
             outer = self.turns
@@ -196,7 +196,7 @@ class Shell:
         ):
             self._run(step, words)
 
-    def _run(self, step: Command, words: tuple[Word, ...]) -> None:
+    def _run(self, step: ShellCommand, words: tuple[Word, ...]) -> None:
         own = {one.name: self.closed(one.expr) for one in step.environment}
         shared = {name: self.variables[name] for name in self.exported if name in self.variables}
         origin = replace(step.words[0].origin, via=self.turns)

@@ -11,7 +11,7 @@ from preflight.dialects.shell import docker_run
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.values import word_text
 from preflight.frameworks import commands
-from preflight.frameworks.launchers import Command, take_apart
+from preflight.frameworks.launchers import LaunchCommand, take_apart
 from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
@@ -248,7 +248,9 @@ def _all_gpus(launch: Launch, words: tuple[Word, ...], request: Request | None) 
     return replace(launch, ranks_per_node=ranks, nodes=nodes)
 
 
-def _special(name: str, command: Command, launch: Launch, run: StartedCommand, project: Project) -> Launched | None:
+def _special(
+    name: str, command: LaunchCommand, launch: Launch, run: StartedCommand, project: Project
+) -> Launched | None:
     words = command.words
     texts = [word_text(word) for word in words]
     if name == "wandb" and texts[:1] == ["agent"]:
@@ -270,7 +272,7 @@ def _special(name: str, command: Command, launch: Launch, run: StartedCommand, p
 
 
 def _tool_module(
-    command: Command, launch: Launch, run: StartedCommand, project: Project, request: Request | None
+    command: LaunchCommand, launch: Launch, run: StartedCommand, project: Project, request: Request | None
 ) -> Launched | None:
     """A known tool: `accelerate launch -m axolotl.cli.train x.yaml`, a path of a tool outside the project, or a copied
     script of diffusers."""
@@ -296,7 +298,9 @@ def _tool(
     return Launched(Link("command", run.origin.path, settings, {}, found.launch, run.origin, run.group), True)
 
 
-def _found(command: Command, launch: Launch, run: StartedCommand, shell: Shell, project: Project) -> Launched | None:
+def _found(
+    command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project
+) -> Launched | None:
     if command.target is None or command.kind == "none":
         return None
     trains = launch.launcher in _TRAINERS

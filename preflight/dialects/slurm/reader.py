@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import COMMAND_LINE, Project, Submission, UnreadableFile
 from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request, Word
 from preflight.vocabulary.text import DocumentError, Source
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from preflight.documents.bash import BashDocument
 
 NAME = "slurm"
-_READ: Kind[Reading] = Kind("a script read without a call")
+_READ: CacheKind[Reading] = CacheKind("a script read without a call")
 
 ARRAY_INDEX = "SLURM_ARRAY_TASK_ID"
 

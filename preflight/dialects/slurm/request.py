@@ -16,7 +16,7 @@ from preflight.dialects.slurm.schema import (
     Count,
     Directives,
     Gpus,
-    Layout,
+    TaskLayout,
     memory_meant,
     said_of,
     words_taken,
@@ -162,7 +162,7 @@ def _component(
         if isinstance(value, Gpus) and value.type is not None:
             fields["gpu_type"], origins["gpu_type"] = value.type, given.origin(name)
     layout = values.get("extra-node-info")
-    if isinstance(layout, Layout):
+    if isinstance(layout, TaskLayout):
         for field, number in zip(("sockets_per_node", "cores_per_socket", "threads_per_core"), layout, strict=True):
             if number is not None and field not in fields:
                 fields[field], origins[field] = number, given.origin("extra-node-info")

@@ -28,7 +28,7 @@ class Count(NamedTuple):
     high: int
 
 
-class Layout(NamedTuple):
+class TaskLayout(NamedTuple):
     """The least number of sockets of a node, cores of a socket and threads of a core (None: any)."""
 
     sockets: int | None
@@ -185,10 +185,10 @@ def _name(text: object) -> str:
     return str(text)
 
 
-def _layout(text: object) -> Layout:
+def _layout(text: object) -> TaskLayout:
     """`sockets[:cores[:threads]]`, each a number, a range or `*` (verify_socket_core_thread_count)."""
     parts = [*str(text).split(":")[:3], "", ""][:3]
-    return Layout(*(_least(part) for part in parts))
+    return TaskLayout(*(_least(part) for part in parts))
 
 
 def _least(text: str) -> int | None:
@@ -210,7 +210,7 @@ Gres = Annotated[Gpus | None, BeforeValidator(_gres)]
 GpuList = Annotated[Gpus | None, BeforeValidator(_gpus)]
 Name = Annotated[str | None, BeforeValidator(_name)]
 Sharing = Annotated[str | None, BeforeValidator(_exclusive)]
-NodeLayout = Annotated[Layout | None, BeforeValidator(_layout)]
+NodeLayout = Annotated[TaskLayout | None, BeforeValidator(_layout)]
 
 
 def _option(field: str) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from preflight.documents.yaml import YamlDocument
-from preflight.frameworks.launchers import Command, take_apart
-from preflight.frameworks.wandb_space import Space
+from preflight.frameworks.launchers import LaunchCommand, take_apart
+from preflight.frameworks.wandb_space import SweepSpace
 from preflight.vocabulary.reading import Word, word
 from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Value, unknown
 
@@ -20,7 +20,7 @@ _MACRO = re.compile(r"\$\{([^}]*)\}")
 _HYDRA = {"args_no_hyphens": "", "args_append_hydra": "+", "args_override_hydra": "++"}
 
 
-def commands(top: Mapping[str, Value], document: YamlDocument, space: Space) -> Iterator[Command]:
+def commands(top: Mapping[str, Value], document: YamlDocument, space: SweepSpace) -> Iterator[LaunchCommand]:
     """The command that starts every run of the sweep; none if the sweep names no program."""
     written = top.get("command")
     elements: tuple[tuple[Value, Route], ...]
@@ -39,13 +39,13 @@ def commands(top: Mapping[str, Value], document: YamlDocument, space: Space) -> 
         # an unknown wrapper: the words behind `${program}` are still the arguments of the program
         at = next((i for i, w in enumerate(words) if isinstance(w.value, Const) and w.value.value == program), None)
         if at is not None:
-            command = Command("program", words[at], tuple(words[at + 1 :]), command.launch)
+            command = LaunchCommand("program", words[at], tuple(words[at + 1 :]), command.launch)
     if command.launch.launcher == "python":
         command = replace(command, launch=replace(command.launch, launcher="wandb-agent"))
     yield command
 
 
-def _words(element: Value, route: Route, program: Value, document: YamlDocument, space: Space) -> Iterator[Word]:
+def _words(element: Value, route: Route, program: Value, document: YamlDocument, space: SweepSpace) -> Iterator[Word]:
     if not isinstance(element, (str, int, float)):
         return  # a null element: the agent drops it
     origin = _origin(document, route)
@@ -67,7 +67,7 @@ def _words(element: Value, route: Route, program: Value, document: YamlDocument,
         yield from _arguments(name, space, origin)
 
 
-def _arguments(macro: str, space: Space, origin: Origin | None) -> Iterator[Word]:
+def _arguments(macro: str, space: SweepSpace, origin: Origin | None) -> Iterator[Word]:
     """The parameters of the sweep as words, in their order."""
     for name, value in space.arguments:
         if macro == "args":

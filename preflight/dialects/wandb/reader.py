@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from preflight.dialects.wandb.command import commands
 from preflight.documents.yaml import YamlDocument, yaml_of
-from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, Space, kind_of, read_space
+from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, SweepSpace, kind_of, read_space
 from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import Call, Fact, Link, Problem, ProblemSeverity, Reading, Setting
 from preflight.vocabulary.text import DocumentError, Source
@@ -58,7 +58,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     numbers = dict(_numbers(document))
     parameters = top.get("parameters")
     method = top.get("method")
-    space = Space()
+    space = SweepSpace()
     if isinstance(parameters, Mapping):
         read_as = _with_numbers(parameters, numbers, ("parameters",))
         if isinstance(read_as, Mapping):
@@ -142,7 +142,7 @@ def _with_numbers(value: Value, numbers: Mapping[Route, float], route: Route) ->
 
 
 def _problems(
-    document: YamlDocument, top: Mapping[str, Value], numbers: Mapping[Route, float], space: Space
+    document: YamlDocument, top: Mapping[str, Value], numbers: Mapping[Route, float], space: SweepSpace
 ) -> Iterator[Problem]:
     for route in numbers:
         text = str(document.value(route))
@@ -199,7 +199,7 @@ def _place(document: YamlDocument, route: Route) -> Origin:
 
 
 def _links(
-    top: Mapping[str, Value], document: YamlDocument, space: Space, project: Project
+    top: Mapping[str, Value], document: YamlDocument, space: SweepSpace, project: Project
 ) -> tuple[tuple[Link, ...], tuple[Problem, ...]]:
     """Links to the program of the sweep. A sweep that Python creates and runs has no program."""
     links, problems = [], []

@@ -19,7 +19,7 @@ from preflight.memory.device.step.largest_allocation import largest_allocation
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Phase, Replayed
 from preflight.memory.device.step.run import Recorder, replayed, requested_by_libraries, requested_peak, thinned
-from preflight.vocabulary.estimates import DeviceEstimate, Interval, Moment
+from preflight.vocabulary.estimates import DeviceEstimate, Interval, StepMoment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
@@ -204,7 +204,7 @@ def _room(prepared: PreparedJob) -> tuple[int | None, Interval]:
     return room(prepared.job, prepared.gpu, prepared.resolved.workload.image_loop)
 
 
-def timeline(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[Moment, ...]:
+def timeline(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[StepMoment, ...]:
     """The second training step and what follows it, moment by moment; empty where there is no law."""
     prepared = prepare(job, gpu, True, tracing)
     if isinstance(prepared, Unknown):

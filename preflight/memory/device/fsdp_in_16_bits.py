@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from preflight.memory.device.law.law import Laws
-from preflight.memory.device.law.made import Made, ParameterRow, Parameters
+from preflight.memory.device.law.made import MadeLaw, ParameterRow, Parameters
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.laws_of_job import laws_for
-from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.parallel.layout import ShardLayout
 from preflight.memory.device.resolve import resolve
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
@@ -30,7 +30,7 @@ HALF, SINGLE = 2, 4
 _STORED: BoundedCache[Laws] = BoundedCache(64)
 
 
-def laws_of(job: Job, layout: Layout, resolved: Resolved, gpu: Gpu | None, tracing: Tracing) -> Laws | None:
+def laws_of(job: Job, layout: ShardLayout, resolved: Resolved, gpu: Gpu | None, tracing: Tracing) -> Laws | None:
     """The law of the training step under such a layout; None: the job's own holds."""
     if not layout.scheme.startswith("fsdp") or layout.param_bytes != HALF or not _whole_fp32(job, resolved):
         return None
@@ -58,7 +58,7 @@ def _in_fp32(laws: Laws) -> Laws:
 
     def stored() -> Laws:
         rows = Parameters(_rows(p.outside), _stacks(p.layer), _stacks(p.first), p.buffers)
-        return replace(laws, made=Made(laws.made.tape, rows))
+        return replace(laws, made=MadeLaw(laws.made.tape, rows))
 
     return _STORED.get(laws, None, stored)
 

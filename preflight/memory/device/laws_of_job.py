@@ -14,7 +14,7 @@ from preflight.memory.device.fit.make import CannotMake
 from preflight.memory.device.fit.subprocess import TIME_LIMIT_S, TraceError, can_trace, request_traces
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Laws
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.tape import NotRegular, without_workspaces
 from preflight.memory.device.law.workload import Resolved
 from preflight.vocabulary.caches import BoundedCache
@@ -47,7 +47,7 @@ def _prepared(key: store.LawKey, channels_last: bool) -> Laws | None:
     return None if made is None else Laws.of(_ordered(made, channels_last), True, store.made_by(key.family))
 
 
-def _ordered(made: Made, channels_last: bool) -> Made:
+def _ordered(made: MadeLaw, channels_last: bool) -> MadeLaw:
     return replace(made, tape=without_workspaces(made.tape)) if channels_last else made
 
 
@@ -144,7 +144,7 @@ def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
 
 def _kept_or_traced(
     asked: str, key: store.LawKey, resolved: Resolved, kind: str, tracing: Tracing
-) -> tuple[Made, Mapping[str, str]]:
+) -> tuple[MadeLaw, Mapping[str, str]]:
     """The law, from an earlier trace of the same request if there is one, and the versions of the traced libraries."""
     if resolved.workload.foreign is not None:
         return _trace(resolved, kind, tracing)  # code of the user's changes without a version
@@ -155,7 +155,7 @@ def _kept_or_traced(
     return found
 
 
-def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[Made, dict[str, str]]:
+def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[MadeLaw, dict[str, str]]:
     """The law, and the versions of the traced libraries."""
     versions: dict[str, str] = {}
 

@@ -6,10 +6,10 @@ The verdict is "exceeds" or "unknown", never "fits".
 from __future__ import annotations
 
 from preflight.memory.device.law import catalogue, quantization
-from preflight.memory.device.law.workload import Asked
+from preflight.memory.device.law.workload import WorkloadRequest
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
-from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.parallel.layout import ShardLayout
 from preflight.memory.device.workloads.registry import kind_of
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Verdict
 from preflight.vocabulary.job import Job
@@ -31,7 +31,7 @@ def _casts_frozen(job: Job) -> bool:
     model = catalogue.find(job.model.name) if job.model.name else None
     if model is None:
         return False
-    return kind_of(Asked(job, model.name, model.architecture, model.config, model.target)).casts_frozen
+    return kind_of(WorkloadRequest(job, model.name, model.architecture, model.config, model.target)).casts_frozen
 
 
 def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) -> DeviceEstimate | Unknown:
@@ -57,7 +57,7 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
 
 
 def _bound(
-    job: Job, layout: Layout, count: int, room: tuple[int | None, Interval], reason: Unknown
+    job: Job, layout: ShardLayout, count: int, room: tuple[int | None, Interval], reason: Unknown
 ) -> DeviceEstimate | Unknown:
     """`count` parameters on one rank. Where the precision is not stated, the one with the smallest states is taken."""
     precision = job.train.precision or LEAST

@@ -12,7 +12,7 @@ from preflight.memory.device.law.sizes import evaluate
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.laws_of_job import compiled_laws, laws_for
 from preflight.memory.device.optimizers import as_released, unknown, with_weight_decay
-from preflight.memory.device.parallel import Layout, Rank, layouts, rank_of, view
+from preflight.memory.device.parallel import DeviceRank, ShardLayout, layouts, rank_of, view
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.loading import scales
 from preflight.memory.device.step.prepared import PreparedJob
@@ -52,7 +52,7 @@ def _first_rank(job: Job, gpu: Gpu | None, tracing: Tracing) -> PreparedJob | Un
     return found if isinstance(found, Unknown) else _rank(job, gpu, found.ranks[0], False, tracing)
 
 
-def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tracing) -> PreparedJob | Unknown:
+def _rank(job: Job, gpu: Gpu | None, layout: ShardLayout, compiled: bool, tracing: Tracing) -> PreparedJob | Unknown:
     """One rank of a job under a layout."""
     resolved = resolve(view(job, layout), gpu, tracing)
     if isinstance(resolved, Unknown):
@@ -98,7 +98,7 @@ def _rank(job: Job, gpu: Gpu | None, layout: Layout, compiled: bool, tracing: Tr
     )
 
 
-def _optimizer(job: Job, name: str, resolved: Resolved, rank: Rank, rows: Sequence[Weight]) -> Step | Unknown:
+def _optimizer(job: Job, name: str, resolved: Resolved, rank: DeviceRank, rows: Sequence[Weight]) -> Step | Unknown:
     """One rank's optimizer step. `rows`: the weights of the whole model."""
     train = job.train
     implementation = as_released(train.optimizer_impl or "foreach", release(job.software.get("torch")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from preflight.memory.device.law import catalogue, quantization
-from preflight.memory.device.law.workload import Asked, Config, Resolved
+from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
 from preflight.memory.device.workloads import image_models, registry
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -47,7 +47,7 @@ def _resolve(job: Job, gpu: Gpu | None, tracing: Tracing) -> Resolved | Unknown:
         return quantization.refused(model.name, how)
     if not job.task and model.task:
         job = job.model_copy(update={"task": model.task})
-    asked = Asked(job, model.name, model.architecture, model.config, model.target, gpu, tracing)
+    asked = WorkloadRequest(job, model.name, model.architecture, model.config, model.target, gpu, tracing)
     return registry.kind_of(asked).resolve(asked)
 
 

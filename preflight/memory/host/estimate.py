@@ -9,7 +9,7 @@ from dataclasses import replace
 from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
 from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
-from preflight.memory.host.rank import TEXT_TASKS, Rank, rank_of
+from preflight.memory.host.rank import TEXT_TASKS, HostRank, rank_of
 from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.job import Job
@@ -203,7 +203,7 @@ def _estimate(job: Job, sample: int, weights: Weights | None, cuda: bool, bound:
     return _shared_memory(job, rank, ranks, found)
 
 
-def moments_of(rank: Rank) -> tuple[Moment, ...]:
+def moments_of(rank: HostRank) -> tuple[Moment, ...]:
     """The moments of one process that can be its peak."""
     own = {"base": rank.base.expected, **({"cuda": rank.cuda.expected} if rank.cuda.expected else {})}
     moments = []
@@ -218,7 +218,7 @@ def moments_of(rank: Rank) -> tuple[Moment, ...]:
     return tuple(moments)
 
 
-def _interval(rank: Rank, moments: tuple[Moment, ...], ranks: int, offload: c.Measured) -> Interval:
+def _interval(rank: HostRank, moments: tuple[Moment, ...], ranks: int, offload: c.Measured) -> Interval:
     """The interval: the error of the law for the loaders, and the intervals of base and CUDA.
 
     For an array in memory __getitem__ may return views, of which workers keep nothing, or copies. Loaded weights take
@@ -260,7 +260,7 @@ def _offload(job: Job, weights: Weights | None) -> c.Measured:
     return c.Measured(*(each * share for each in per))
 
 
-def _notes(job: Job, rank: Rank, weights: Weights | None) -> tuple[str, ...]:
+def _notes(job: Job, rank: HostRank, weights: Weights | None) -> tuple[str, ...]:
     notes = []
     how = sample_bytes(job)[1]
     if how:
@@ -284,7 +284,7 @@ def _notes(job: Job, rank: Rank, weights: Weights | None) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _shared_memory(job: Job, rank: Rank, ranks: int, found: HostEstimate) -> HostEstimate:
+def _shared_memory(job: Job, rank: HostRank, ranks: int, found: HostEstimate) -> HostEstimate:
     """`found`; or the estimate of /dev/shm alone, if the job runs out of that."""
     shm, need = job.machine.shm, round(rank.loaders.shared() * rank.trials * ranks)
     if shm is None or found.verdict == "exceeds" or need <= shm:

@@ -17,7 +17,7 @@ TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "to
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
+class HostRank:
     """One process: its own memory, its data loaders, the weights that it loads at the start."""
 
     base: c.Measured
@@ -32,7 +32,7 @@ class Rank:
     """Bytes of weights, gradients and optimizer states if the CPU trains; else 0."""
 
 
-def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False) -> Rank:
+def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False) -> HostRank:
     """The process of a job whose samples take `sample` bytes; `bound`: as in `estimate_host`."""
     data, nothing = job.data, c.Measured(0, 0, 0)
     gpu = cuda and job.machine.accelerator != "cpu"
@@ -77,7 +77,7 @@ def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: b
     least, loaded = (round(loading * times) for times in copies(job))
     trials, copied = job.parallel.trials_per_gpu or 1, bool(data.copies_samples)
     model = _trained_here(job, weights) if job.machine.accelerator == "cpu" else 0
-    return Rank(base, c.CUDA if gpu else nothing, loaders, loaded, least, trials, copied, model)
+    return HostRank(base, c.CUDA if gpu else nothing, loaders, loaded, least, trials, copied, model)
 
 
 def _evaluated(job: Job) -> float:

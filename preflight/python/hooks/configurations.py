@@ -20,12 +20,12 @@ from preflight.python.objects import (
     namespace,
     sequence,
 )
-from preflight.vocabulary.caches import Kind
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.values import Cause, Const, Unknown
 
-_WANDB: Kind[Config] = Kind("the one wandb.config of a program")
-HYDRA_MAIN: Kind[CallRecord] = Kind("the call that made the decorator of main")
-HYDRA_COMPOSE: Kind[CallRecord] = Kind("the call of hydra.compose")
+_WANDB: CacheKind[Config] = CacheKind("the one wandb.config of a program")
+HYDRA_MAIN: CacheKind[CallRecord] = CacheKind("the call that made the decorator of main")
+HYDRA_COMPOSE: CacheKind[CallRecord] = CacheKind("the call of hydra.compose")
 
 # --- W&B --------------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from preflight.machines.hostlist import expand
 from preflight.slurm.controller.gres import check_plugin, parse, validate
-from preflight.slurm.controller.job import CLIENT, Refused, SlurmJob, text, whole
+from preflight.slurm.controller.job import CLIENT, RequestRefused, SlurmJob, text, whole
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.values import Unknown, Value
 
@@ -60,7 +60,7 @@ def _exclusive_options(request: Request) -> None:
     ):
         if getattr(request, name) is not None:
             words = f"--ntasks-per-gpu and {option} cannot be used together"
-            raise Refused(CLIENT, words, "request.tasks_per_gpu", f"request.{name}")
+            raise RequestRefused(CLIENT, words, "request.tasks_per_gpu", f"request.{name}")
 
 
 def _counts(request: Request) -> SlurmJob:
@@ -77,7 +77,7 @@ def _counts(request: Request) -> SlurmJob:
         nodes_set = True
     if most and least > most:
         words = f"the job needs at least {least} nodes, but --nodes allows at most {most}"
-        raise Refused(CLIENT, words, "request.nodes", "request.node_list")
+        raise RequestRefused(CLIENT, words, "request.nodes", "request.node_list")
     if tasks is None and per_node and most in (0, least):
         tasks = least * per_node
     each = whole(request.cpus_per_task)
@@ -85,7 +85,7 @@ def _counts(request: Request) -> SlurmJob:
     plane = whole(request.plane_size)
     if plane and (least <= 0 or count // plane < least) and ((least - 1) * plane) % 2**32 >= count:
         words = f"--distribution=plane={plane}: {count} tasks in blocks of {plane} are too few for {least} nodes"
-        raise Refused(CLIENT, words, "request.plane_size", "request.nodes")
+        raise RequestRefused(CLIENT, words, "request.plane_size", "request.nodes")
     if (nodes_set or request.tasks_of_layout) and tasks is None and most in (0, least):
         count = max(least, 1)
         layout = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from preflight.slurm.controller.job import FEATURE, PREFER, Refused
+from preflight.slurm.controller.job import FEATURE, PREFER, RequestRefused
 
 SETTING = "request.constraint"
 
@@ -46,14 +46,14 @@ def check_preferred(constraint: str, known: frozenset[str]) -> None:
     """--prefer: a job is refused only if no node at all has such a feature. Raises Refused."""
     try:
         terms(constraint, known)
-    except Refused as refused:
+    except RequestRefused as refused:
         words = str(refused).replace("--constraint=", "--prefer=")
         malformed = "cannot be read" in words
-        raise Refused(FEATURE if malformed else PREFER, words, "request.prefer") from None
+        raise RequestRefused(FEATURE if malformed else PREFER, words, "request.prefer") from None
 
 
-def _refused(words: str) -> Refused:
-    return Refused(FEATURE, words, SETTING)
+def _refused(words: str) -> RequestRefused:
+    return RequestRefused(FEATURE, words, SETTING)
 
 
 def _split(text: str) -> list[Term]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.slurm.controller.job import GRES, GRES_PLUGIN, GRES_TYPE, TRES, Gres, Refused, SlurmJob, whole
+from preflight.slurm.controller.job import GRES, GRES_PLUGIN, GRES_TYPE, TRES, Gres, RequestRefused, SlurmJob, whole
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.values import Unknown
 
@@ -58,12 +58,14 @@ def items(text: str, types: tuple[str, ...] | None) -> Iterator[tuple[str, str |
         if types is not None and name not in types:
             known = ", ".join(types) or "none"
             words = f"this cluster has no generic resource {name} (GresTypes: {known})"
-            raise Refused(GRES, words, "request.gres")
+            raise RequestRefused(GRES, words, "request.gres")
         yield name, kind, count
 
 
-def _unreadable(answer: str, part: str) -> Refused:
-    return Refused(answer, f"SLURM cannot read the generic resource {part} (NAME:TYPE:COUNT)", "request.gpus_per_node")
+def _unreadable(answer: str, part: str) -> RequestRefused:
+    return RequestRefused(
+        answer, f"SLURM cannot read the generic resource {part} (NAME:TYPE:COUNT)", "request.gpus_per_node"
+    )
 
 
 def _texts(request: Request) -> Iterator[tuple[str, str]]:
@@ -90,7 +92,7 @@ def check_plugin(request: Request, select_type: str | None) -> None:
     if asked:
         option = "--" + {"memory_per_gpu": "mem-per-gpu"}.get(asked[0], asked[0].replace("_", "-"))
         words = f"{option} needs select/cons_tres, but the cluster has select/{select_type}: use --gres=gpu"
-        raise Refused(GRES_PLUGIN, words, f"request.{asked[0]}")
+        raise RequestRefused(GRES_PLUGIN, words, f"request.{asked[0]}")
 
 
 def parse(request: Request, types: tuple[str, ...] | None) -> list[Gres]:
@@ -132,7 +134,7 @@ def validate(job: SlurmJob, request: Request, client: bool) -> None:
     if not job.gres:
         return
     if request.memory_per_gpu is not None and not has_gpu:
-        raise Refused(GRES, "--mem-per-gpu is given but no GPU is requested", "request.memory_per_gpu")
+        raise RequestRefused(GRES, "--mem-per-gpu is given but no GPU is requested", "request.memory_per_gpu")
     for one in job.gres:
         one.tasks_per = job.ntasks_per_gpu
         _consistent(one, job, client)
@@ -161,7 +163,7 @@ def _tasks_per_gpu(job: SlurmJob, has_gpu: bool) -> None:
     if has_gpu and job.gres:
         gpus = sum(_total(one, job) for one in job.gres if one.name == "gpu")
         if not gpus:
-            raise Refused(GRES, "--ntasks-per-gpu is given but no GPU is requested", "request.tasks_per_gpu")
+            raise RequestRefused(GRES, "--ntasks-per-gpu is given but no GPU is requested", "request.tasks_per_gpu")
         job.num_tasks = gpus * each
     elif job.num_tasks:
         gpus = job.num_tasks // each
@@ -174,7 +176,7 @@ def _tasks_per_gpu(job: SlurmJob, has_gpu: bool) -> None:
             entry.total = max(entry.total, gpus)
     else:
         words = "--ntasks-per-gpu needs a number of GPUs, of tasks or of nodes"
-        raise Refused(GRES, words, "request.tasks_per_gpu")
+        raise RequestRefused(GRES, words, "request.tasks_per_gpu")
 
 
 def _total(one: Gres, job: SlurmJob) -> int:
@@ -188,8 +190,8 @@ def _total(one: Gres, job: SlurmJob) -> int:
     return max(counts)
 
 
-def _refuse(words: str, *settings: str) -> Refused:
-    return Refused(GRES, words, *settings)
+def _refuse(words: str, *settings: str) -> RequestRefused:
+    return RequestRefused(GRES, words, *settings)
 
 
 def _consistent(one: Gres, job: SlurmJob, client: bool) -> None:
@@ -283,7 +285,7 @@ def _merge(job: SlurmJob) -> None:
             continue
         if _counts(plain):
             words = f"{name} is requested both with a type and without one"
-            raise Refused(GRES_TYPE, words, "request.gpus_per_node", "request.gpus")
+            raise RequestRefused(GRES_TYPE, words, "request.gpus_per_node", "request.gpus")
         for one in typed:
             one.cpus_per = one.cpus_per or plain.cpus_per
             one.memory_per = one.memory_per or plain.memory_per

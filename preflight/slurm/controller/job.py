@@ -34,7 +34,7 @@ CLIENT = "sbatch itself"
 """sbatch itself refuses the request, before it asks the controller; the words are its message."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request is refused: the controller's answer, the reason for the user, and the fields that are the reason."""
 
     def __init__(self, answer: str, words: str, *settings: str) -> None:

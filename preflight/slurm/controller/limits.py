@@ -25,7 +25,7 @@ from preflight.slurm.controller.job import (
     TASK_MEMORY,
     TIME_LIMIT,
     TIME_MIN,
-    Refused,
+    RequestRefused,
     SlurmJob,
 )
 from preflight.vocabulary.machine import Cluster, Partition
@@ -38,12 +38,12 @@ def check_array(job: SlurmJob, cluster: Cluster) -> None:
     if not job.array:
         return
     if job.later_part:
-        raise Refused(ARRAY, "a heterogeneous job cannot be an array", "request.array")
+        raise RequestRefused(ARRAY, "a heterogeneous job cannot be an array", "request.array")
     most = cluster.max_array_size if cluster.max_array_size is not None else UNLIMITED
     for token in filter(None, job.array.split(",")):
         if not _array_token(token.removeprefix("["), most):
             words = f"--array={job.array} is not a list of array indices below {most} (MaxArraySize)"
-            raise Refused(ARRAY, words, "request.array")
+            raise RequestRefused(ARRAY, words, "request.array")
 
 
 def _array_token(token: str, most: int) -> bool:
@@ -66,12 +66,12 @@ def check_licenses(job: SlurmJob, cluster: Cluster) -> None:
     for token in filter(None, re.split(r"[,;]", job.licenses)):
         name, colon, count = token.partition(":")
         if re.search(r"\s", name) or not re.fullmatch(r"\s*\+?\d*", count):
-            raise Refused(LICENSE, f"--licenses={job.licenses} cannot be read", "request.licenses")
+            raise RequestRefused(LICENSE, f"--licenses={job.licenses} cannot be read", "request.licenses")
         asked[name] = asked.get(name, 0) + (int(count or 0) if colon else 1)
     for name, number in asked.items():
         if "@" not in name and number > cluster.licenses.get(name, -1):
             known = ", ".join(f"{one}:{count}" for one, count in cluster.licenses.items()) or "none"
-            raise Refused(LICENSE, f"--licenses={job.licenses}: the cluster has {known}", "request.licenses")
+            raise RequestRefused(LICENSE, f"--licenses={job.licenses}: the cluster has {known}", "request.licenses")
 
 
 _AFTER = r"(?:after(?:notok|corr|any|ok|burstbuffer)?|expand):"
@@ -89,7 +89,7 @@ def check_dependency(job: SlurmJob) -> None:
     while True:
         found = _DEPENDENCY.match(text, at)
         if found is None or text[found.end() : found.end() + 1] not in ("", ",", "?"):
-            raise Refused(DEPENDENCY, f"--dependency={text} cannot be read", "request.dependency")
+            raise RequestRefused(DEPENDENCY, f"--dependency={text} cannot be read", "request.dependency")
         if found.end() == len(text):
             return
         at = found.end() + 1
@@ -107,7 +107,7 @@ def check_named(job: SlurmJob, hosts: Sequence[Host], cluster: Cluster) -> froze
     job.min_cpus = max(job.min_cpus, least)
     if job.max_nodes is not None and job.min_nodes > job.max_nodes:
         words = f"the job needs at least {job.min_nodes} nodes, but --nodes allows at most {job.max_nodes}"
-        raise Refused(NODE_COUNT, words, "request.nodes")
+        raise RequestRefused(NODE_COUNT, words, "request.nodes")
     return named
 
 
@@ -118,7 +118,7 @@ def check_excluded(job: SlurmJob, hosts: Sequence[Host], cluster: Cluster) -> fr
     _all_known(job.exclude, hosts, "exclude", "exclude")
     excluded = frozenset(expand(job.exclude))
     if job.node_list is not None and excluded & set(expand(job.node_list)):
-        raise Refused(NODE_NAME, "--nodelist and --exclude name the same node", "request.exclude")
+        raise RequestRefused(NODE_NAME, "--nodelist and --exclude name the same node", "request.exclude")
     return excluded
 
 
@@ -126,7 +126,7 @@ def _all_known(text: str, hosts: Sequence[Host], option: str, setting: str) -> N
     known = {host.name for host in hosts}
     missing = [name for name in expand(text) if name not in known]
     if missing:
-        raise Refused(NODE_NAME, f"--{option}: the cluster has no node {missing[0]}", f"request.{setting}")
+        raise RequestRefused(NODE_NAME, f"--{option}: the cluster has no node {missing[0]}", f"request.{setting}")
 
 
 def partitions(job: SlurmJob, cluster: Cluster) -> list[Partition]:
@@ -138,14 +138,14 @@ def partitions(job: SlurmJob, cluster: Cluster) -> list[Partition]:
         default = [partition for partition in cluster.partitions if partition.default]
         if not default and counts_nodes(cluster):
             words = f"no partition is requested, and {cluster.name} has no default partition ({', '.join(known)})"
-            raise Refused(NO_DEFAULT, words, "request.partition")
+            raise RequestRefused(NO_DEFAULT, words, "request.partition")
         return default[-1:] or list(cluster.partitions[:1])
     wanted = [name for name in job.partition.split(",") if name]
     missing = [name for name in wanted if name not in known]
     if missing or not wanted:
         name = missing[0] if missing else job.partition
         words = f"there is no partition {name} ({cluster.name} has {', '.join(known)})"
-        raise Refused(PARTITION, words, "request.partition")
+        raise RequestRefused(PARTITION, words, "request.partition")
     return [known[name] for name in dict.fromkeys(wanted)]
 
 
@@ -171,32 +171,32 @@ def check_partitions(
 
 def _over(
     job: SlurmJob, partition: Partition, hosts: list[Host], cluster: Cluster, named: frozenset[str] | None
-) -> Refused | None:
+) -> RequestRefused | None:
     """The parts of the job that exceed the limits of one partition (_part_access_check)."""
     name = f"partition {partition.name}"
     if counts_nodes(cluster):
         cpus = sum(host.shape.cpus for host in hosts)
         if job.min_cpus > cpus:
-            return Refused(CPUS, f"the job needs {job.min_cpus} CPUs, but {name} has {cpus}", "request.tasks")
+            return RequestRefused(CPUS, f"the job needs {job.min_cpus} CPUs, but {name} has {cpus}", "request.tasks")
         each = partition.max_cpus_per_node
         if each is not None and job.min_cpus > each * len(hosts):
             words = f"the job needs {job.min_cpus} CPUs, but {name} gives at most {each} per node"
-            return Refused(CPUS, words, "request.tasks")
+            return RequestRefused(CPUS, words, "request.tasks")
         if job.min_nodes is not None and job.min_nodes > len(hosts):
             words = f"the job needs {job.min_nodes} nodes, but {name} has {len(hosts)}"
-            return Refused(NODE_COUNT, words, "request.nodes")
+            return RequestRefused(NODE_COUNT, words, "request.nodes")
     if named is not None and not named <= {host.name for host in hosts}:
-        return Refused(NOT_IN_PARTITION, f"--nodelist names nodes that are not in {name}", "request.node_list")
+        return RequestRefused(NOT_IN_PARTITION, f"--nodelist names nodes that are not in {name}", "request.node_list")
     if job.min_nodes is not None and partition.min_nodes is not None and job.min_nodes < partition.min_nodes:
         words = f"{job.min_nodes} nodes are fewer than {name}'s MinNodes of {partition.min_nodes}"
-        return Refused(NODE_COUNT, words, "request.nodes")
+        return RequestRefused(NODE_COUNT, words, "request.nodes")
     if job.max_nodes is not None and partition.max_nodes is not None and job.max_nodes > partition.max_nodes:
         words = f"{job.max_nodes} nodes are more than {name}'s MaxNodes of {partition.max_nodes}"
-        return Refused(NODE_COUNT, words, "request.nodes")
+        return RequestRefused(NODE_COUNT, words, "request.nodes")
     if job.time_limit is not None and partition.max_minutes is not None and job.time_limit > partition.max_minutes:
         asked = "unlimited" if job.time_limit >= UNLIMITED else f"of {job.time_limit} minutes"
         words = f"--time {asked} is more than {partition.name}'s MaxTime of {partition.max_minutes}"
-        return Refused(TIME_LIMIT, words, "request.time_minutes")
+        return RequestRefused(TIME_LIMIT, words, "request.time_minutes")
     return None
 
 
@@ -205,14 +205,14 @@ def _node_count(job: SlurmJob, least: int, most: int, enforced: bool) -> None:
         job.min_nodes = least or 1
     elif job.min_nodes > most and enforced:
         words = f"{job.min_nodes} nodes are more than the partition's MaxNodes of {most}"
-        raise Refused(NODE_COUNT, words, "request.nodes")
+        raise RequestRefused(NODE_COUNT, words, "request.nodes")
     elif job.min_nodes < least and (job.max_nodes is None or job.max_nodes >= least):
         job.min_nodes = least
     if job.max_nodes is not None and enforced and job.max_nodes < least:
         words = f"{job.max_nodes} nodes are fewer than the partition's MinNodes of {least}"
-        raise Refused(NODE_COUNT, words, "request.nodes")
+        raise RequestRefused(NODE_COUNT, words, "request.nodes")
     if job.min_nodes == 0 and (job.array or job.later_part):
-        raise Refused(
+        raise RequestRefused(
             NODE_COUNT, "an array, or a later part of a heterogeneous job, needs at least one node", "request.nodes"
         )
 
@@ -223,12 +223,12 @@ def _times(job: SlurmJob, first: Partition, longest: int, enforced: bool) -> Non
     if job.time_min is not None:
         if job.time_min > longest:
             words = f"--time-min of {job.time_min} minutes is more than MaxTime of {longest}"
-            raise Refused(TIME_MIN, words, "request.time_min_minutes")
+            raise RequestRefused(TIME_MIN, words, "request.time_min_minutes")
         if job.time_limit is not None and job.time_min > job.time_limit:
-            raise Refused(TIME_MIN, "--time-min is more than --time", "request.time_min_minutes")
+            raise RequestRefused(TIME_MIN, "--time-min is more than --time", "request.time_min_minutes")
     elif job.time_limit is not None and job.time_limit > longest and enforced:
         words = f"--time of {job.time_limit} minutes is more than MaxTime of {longest}"
-        raise Refused(TIME_LIMIT, words, "request.time_minutes")
+        raise RequestRefused(TIME_LIMIT, words, "request.time_minutes")
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def settle_memory(
             over.clear()
             break
     if over and (enforced == "ALL" or (enforced == "ANY" and len(over) == len(wanted))):
-        raise Refused(TASK_MEMORY, over[0][0], "request.memory")
+        raise RequestRefused(TASK_MEMORY, over[0][0], "request.memory")
     if job.memory_per_cpu == 0:
         job.memory, job.memory_per_cpu = 0, None
     return over if len(over) == len(wanted) else []

@@ -16,7 +16,7 @@ from preflight.slurm.controller.choose import Search
 from preflight.slurm.controller.describe import describe
 from preflight.slurm.controller.gres import check_text, validate
 from preflight.slurm.controller.hosts import MIB, Host, Shape, hosts_of, in_partition
-from preflight.slurm.controller.job import NODE_CONFIG, NODE_COUNT, Refused, SlurmJob, asked
+from preflight.slurm.controller.job import NODE_CONFIG, NODE_COUNT, RequestRefused, SlurmJob, asked
 from preflight.slurm.controller.offer import Details, Offer, Rules, details_of, offer, rules_of
 from preflight.slurm.controller.share import Share, shares, whole_shares
 from preflight.vocabulary.machine import Cluster, Node, Partition
@@ -48,7 +48,7 @@ def judge(request: Request, cluster: Cluster) -> Verdict:
         for part in parts:
             describe(part, cluster.gres_types, cluster.select_type)  # sbatch checks every part before it asks
         first, *_ = [_judge(part, cluster, index > 0) for index, part in enumerate(parts)]
-    except Refused as refused:
+    except RequestRefused as refused:
         return Verdict(refused.answer, refused.words, refused.settings)
     return first
 
@@ -90,7 +90,7 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
     excluded = limits.check_excluded(job, hosts, cluster)
     if job.max_nodes is not None and job.min_nodes is not None and job.max_nodes < job.min_nodes:
         words = f"the job needs at least {job.min_nodes} nodes, but --nodes allows at most {job.max_nodes}"
-        raise Refused(NODE_COUNT, words, "request.nodes")
+        raise RequestRefused(NODE_COUNT, words, "request.nodes")
     limits.check_dependency(job)
     known = frozenset(one for node in cluster.nodes for one in node.features)
     wanted_features = features.terms(job.features, known) if job.features else []
@@ -112,14 +112,14 @@ def _judge(request: Request, cluster: Cluster, later: bool) -> Verdict:
             if more is not None and raised is None:
                 over.append(f"MaxMemPerCPU of {partition.name} raises the CPUs of the job above what a node has")
             return Verdict(None, "", (), partition, raised or found, tuple(over))
-    raise Refused(NODE_CONFIG, "no node has everything that the job requests")
+    raise RequestRefused(NODE_CONFIG, "no node has everything that the job requests")
 
 
 def on_one_type(request: Request, cluster: Cluster, partition: Partition, node: Node) -> tuple[Share, ...] | None:
     """The resources of an accepted job on nodes of one type; None: there are too few of them."""
     try:
         job, wanted, hosts, named, _ = admitted(request, cluster)
-    except Refused:
+    except RequestRefused:
         return None
     if named is not None:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from preflight.slurm.import_.json import lines_of
-from preflight.slurm.import_.lines import Line, read_lines
+from preflight.slurm.import_.lines import ConfigurationLine, read_lines
 from preflight.system.processes import ask_program
 from preflight.vocabulary.errors import MachineError
 
@@ -36,7 +36,7 @@ _OF_NODES = ("nodename", "cpus", "sockets", "corespersocket", "threadspercore", 
              "features")  # fmt: skip
 
 
-def ask() -> tuple[tuple[Line, ...], str]:
+def ask() -> tuple[tuple[ConfigurationLine, ...], str]:
     """The cluster as lines of a slurm.conf, and the command that described it. Raises MachineError."""
     try:
         text = "\n".join(_said(command) for command in SCONTROL)
@@ -73,16 +73,16 @@ def _said(command: tuple[str, ...]) -> str:
     return found.stdout
 
 
-def _by_sinfo() -> tuple[Line, ...]:
+def _by_sinfo() -> tuple[ConfigurationLine, ...]:
     rows = tuple(columns(_said(("sinfo", "--all", "--noheader", "-N", "-o", "\x1f".join(COLUMNS.values())))))
     try:
-        richer: Iterable[Line] = lines_of(_said(("sinfo", "--all", "--json")), "sinfo")
+        richer: Iterable[ConfigurationLine] = lines_of(_said(("sinfo", "--all", "--json")), "sinfo")
     except MachineError:
         richer = ()  # before 21.08, or without a serializer plugin
     return merged(rows, richer)
 
 
-def columns(text: str) -> Iterator[Line]:
+def columns(text: str) -> Iterator[ConfigurationLine]:
     """sinfo's columns as lines of a slurm.conf; a row is a node in a partition."""
     for number, row in enumerate(text.splitlines(), 1):
         values = dict(zip(COLUMNS, (value.strip() for value in row.split("\x1f")), strict=False))
@@ -90,7 +90,7 @@ def columns(text: str) -> Iterator[Line]:
             continue
         values = {key: "" if value in ("(null)", "N/A", "n/a") else value for key, value in values.items()}
         node = {key: values[key] for key in _OF_NODES if values[key] and not values[key].endswith("+")}
-        yield Line("sinfo", number, node)
+        yield ConfigurationLine("sinfo", number, node)
         name = values["partitionname"]
         least, _, most = values["sizes"].partition("-")
         partition = {
@@ -102,13 +102,13 @@ def columns(text: str) -> Iterator[Line]:
             },
             **{key: value for key, value in (("minnodes", least), ("maxnodes", most or least)) if value.isdecimal()},
         }
-        yield Line("sinfo", number, partition)
+        yield ConfigurationLine("sinfo", number, partition)
 
 
-def merged(rows: Iterable[Line], richer: Iterable[Line]) -> tuple[Line, ...]:
+def merged(rows: Iterable[ConfigurationLine], richer: Iterable[ConfigurationLine]) -> tuple[ConfigurationLine, ...]:
     """One line per node and per partition: from the columns, with the missing fields from JSON."""
-    globals_: list[Line] = []
-    found: dict[tuple[str, str], Line] = {}
+    globals_: list[ConfigurationLine] = []
+    found: dict[tuple[str, str], ConfigurationLine] = {}
     for line in chain(rows, richer):
         if line.kind not in ("nodename", "partitionname"):
             globals_.append(line)
@@ -119,10 +119,10 @@ def merged(rows: Iterable[Line], richer: Iterable[Line]) -> tuple[Line, ...]:
             own = {**line.values, line.kind: name}
             before = found.get(key)
             if before is None:
-                found[key] = Line(line.path, line.number, own)
+                found[key] = ConfigurationLine(line.path, line.number, own)
                 continue
             values = {**own, **before.values}
             if line.kind == "partitionname":
                 values["nodes"] = ",".join(dict.fromkeys(filter(None, (before.values.get("nodes"), own.get("nodes")))))
-            found[key] = Line(before.path, before.number, values)
+            found[key] = ConfigurationLine(before.path, before.number, values)
     return (*globals_, *found.values())

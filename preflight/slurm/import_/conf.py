@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from preflight.machines.hostlist import expand
-from preflight.slurm.import_.lines import Line, read_lines
+from preflight.slurm.import_.lines import ConfigurationLine, read_lines
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
 from preflight.vocabulary.notation import UNLIMITED, major_minor, slurm_minutes
@@ -34,7 +34,10 @@ def read_slurm_conf(
 
 
 def cluster_of(
-    lines: Iterable[Line], path: str, gres: Sequence[Line] = (), cgroup: Mapping[str, str] | None = None
+    lines: Iterable[ConfigurationLine],
+    path: str,
+    gres: Sequence[ConfigurationLine] = (),
+    cgroup: Mapping[str, str] | None = None,
 ) -> Cluster:
     """The cluster of lines of slurm.conf, gres.conf and cgroup.conf. The first description of a node counts.
 
@@ -42,8 +45,8 @@ def cluster_of(
     """
     globals_: dict[str, str] = {}
     nodes: dict[str, Node] = {}
-    partitions: list[Line] = []
-    sets: dict[str, Line] = {}
+    partitions: list[ConfigurationLine] = []
+    sets: dict[str, ConfigurationLine] = {}
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     for line in lines:
         kind = line.kind
@@ -55,7 +58,7 @@ def cluster_of(
         if line.values[kind].upper() == "DEFAULT":
             defaults[kind].update(line.values)
             continue
-        merged = Line(line.path, line.number, {**defaults[kind], **line.values})
+        merged = ConfigurationLine(line.path, line.number, {**defaults[kind], **line.values})
         if kind == "partitionname":
             partitions.append(merged)
         else:
@@ -103,7 +106,7 @@ _NUMBERS = ("cpus", "realmemory", "sockets", "socketsperboard", "boards", "cores
             "memspeclimit", "tmpdisk")  # fmt: skip
 
 
-def _nodes(line: Line) -> list[Node]:
+def _nodes(line: ConfigurationLine) -> list[Node]:
     values = line.values
     numbers: dict[str, int] = {}
     for key in _NUMBERS:
@@ -171,7 +174,7 @@ def _gres(text: str) -> tuple[str | None, int, tuple[str, ...]]:
     return kind, number, () if simple else tuple(sorted(parts))
 
 
-def _name_gpus(nodes: dict[str, Node], lines: Iterable[Line]) -> None:
+def _name_gpus(nodes: dict[str, Node], lines: Iterable[ConfigurationLine]) -> None:
     """Adds types that only gres.conf names (`NodeName=gpu[1-4] Name=gpu Type=a100 File=...`)."""
     for line in lines:
         values = line.values
@@ -188,7 +191,7 @@ def _name_gpus(nodes: dict[str, Node], lines: Iterable[Line]) -> None:
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
-def _partition(line: Line, nodes: Mapping[str, Node], sets: Mapping[str, Line]) -> Partition:
+def _partition(line: ConfigurationLine, nodes: Mapping[str, Node], sets: Mapping[str, ConfigurationLine]) -> Partition:
     values = line.values
     sizes = _per_unit(values, "defmemper", ("cpu", "node", "gpu"))
     jobs = _job_defaults(values.get("jobdefaults", ""))
@@ -214,7 +217,9 @@ def _partition(line: Line, nodes: Mapping[str, Node], sets: Mapping[str, Line]) 
     )
 
 
-def _members(text: str, line: Line, nodes: Mapping[str, Node], sets: Mapping[str, Line]) -> list[str]:
+def _members(
+    text: str, line: ConfigurationLine, nodes: Mapping[str, Node], sets: Mapping[str, ConfigurationLine]
+) -> list[str]:
     if text.upper() == "ALL":
         return list(nodes)
     found: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from preflight.slurm.import_.lines import Line
+from preflight.slurm.import_.lines import ConfigurationLine
 from preflight.vocabulary.errors import MachineError
 
 PER_CPU = 2**63
@@ -21,18 +21,18 @@ INFINITE = (2**16 - 1, 2**32 - 1, 2**64 - 1)
 Plain = Mapping[str, object]
 
 
-def lines_of(text: str, path: str) -> tuple[Line, ...]:
+def lines_of(text: str, path: str) -> tuple[ConfigurationLine, ...]:
     """The lines of one JSON text or of several after each other. Raises MachineError."""
-    found: list[Line] = []
+    found: list[ConfigurationLine] = []
     for document in _documents(text, path):
         found += _globals(document, path)
         for row in _rows(document, "nodes"):
-            found.append(Line(path, 1, {"nodename": _text(row.get("name")), **_values(row, _NODE)}))
+            found.append(ConfigurationLine(path, 1, {"nodename": _text(row.get("name")), **_values(row, _NODE)}))
         for row in _rows(document, "partitions"):
-            found.append(Line(path, 1, _partition(row)))
+            found.append(ConfigurationLine(path, 1, _partition(row)))
         for row in _rows(document, "sinfo"):
-            found.append(Line(path, 1, _values(row, _GROUP)))
-            found.append(Line(path, 1, _partition(_table(row, "partition"))))
+            found.append(ConfigurationLine(path, 1, _values(row, _GROUP)))
+            found.append(ConfigurationLine(path, 1, _partition(_table(row, "partition"))))
     kinds = {line.kind for line in found}
     if "nodename" not in kinds:
         raise MachineError(
@@ -67,14 +67,14 @@ def _table(row: Plain, *names: str) -> Plain:
     return row
 
 
-def _globals(document: Plain, path: str) -> Iterator[Line]:
+def _globals(document: Plain, path: str) -> Iterator[ConfigurationLine]:
     meta = _table(document, "meta")
     slurm = _table(meta, "slurm") or _table(meta, "Slurm")
     release, cluster = _text(slurm.get("release")), _text(slurm.get("cluster"))
     if release:
-        yield Line(path, 1, {"slurm_version": release})
+        yield ConfigurationLine(path, 1, {"slurm_version": release})
     if cluster:
-        yield Line(path, 1, {"clustername": cluster})
+        yield ConfigurationLine(path, 1, {"clustername": cluster})
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

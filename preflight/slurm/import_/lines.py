@@ -24,7 +24,7 @@ _SPELLED = {
 
 
 @dataclass(frozen=True)
-class Line:
+class ConfigurationLine:
     """One line: its keys in lower case, in order."""
 
     path: str
@@ -40,7 +40,7 @@ class Line:
         return MachineError(f"{self.path}:{self.number}: {message}")
 
 
-def read_lines(text: str, path: str, folder: Path | None = None, depth: int = 0) -> Iterator[Line]:
+def read_lines(text: str, path: str, folder: Path | None = None, depth: int = 0) -> Iterator[ConfigurationLine]:
     """The lines of a file and of the files that it includes (relative to `folder`; None: no file is included).
 
     Raises MachineError for an Include that cannot be read.
@@ -55,21 +55,21 @@ def read_lines(text: str, path: str, folder: Path | None = None, depth: int = 0)
         joined, whole = whole + line, ""
         included = re.match(r"\s*include\s+(\S.*)", joined, re.IGNORECASE)
         if included is not None and folder is not None:
-            yield from _included(included[1].strip(), Line(path, number, {}), folder, depth)
+            yield from _included(included[1].strip(), ConfigurationLine(path, number, {}), folder, depth)
             continue
         values = _values(joined)
         if values:
-            yield Line(path, number, values)
+            yield ConfigurationLine(path, number, values)
 
 
-def _included(name: str, line: Line, folder: Path, depth: int) -> Iterator[Line]:
+def _included(name: str, line: ConfigurationLine, folder: Path, depth: int) -> Iterator[ConfigurationLine]:
     if depth >= MAX_INCLUDES:
         raise line.error(f"Include {name}: more than {MAX_INCLUDES} levels of Include")
     target = folder / name
     yield from read_lines(read_text(target, line), str(target), folder, depth + 1)
 
 
-def read_text(path: Path, line: Line | None = None) -> str:
+def read_text(path: Path, line: ConfigurationLine | None = None) -> str:
     """The text of a file. Raises MachineError, with the place of the Include line if there is one."""
     try:
         return files.read_text(path, MOST)

@@ -60,7 +60,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class CommandLine:
+class SbatchCommandLine:
     """`words` are sbatch's, ours left out: `options` up to the script, whose index is `script_at` (None: the script
     comes from standard input or from `wrap`), then the script's `arguments`."""
 
@@ -90,7 +90,7 @@ _FIELDS = {"exit-zero": "mode", "help": "show", "print": "show"}
 """Option -> field of Own, where their names differ."""
 
 
-def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> CommandLine:
+def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> SbatchCommandLine:
     """Takes a command line apart. `plugins`: options of the site's plugins, and whether each takes a value.
 
     Raises UsageError for an unknown option that starts with --preflight-.
@@ -122,7 +122,7 @@ def parse(words: Sequence[str], plugins: Mapping[str, bool] | None = None) -> Co
         index += 1
     end = ["--"] if index < len(words) and words[index] == "--" else []
     rest = words[index + len(end) :]
-    return CommandLine(
+    return SbatchCommandLine(
         own,
         words=(*kept, *end, *rest),
         options=tuple(options),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from preflight.engine.check import Options, Setup, jobs_of, setup
+from preflight.engine.check import CheckOptions, CheckSetup, jobs_of, setup
 from preflight.engine.files import batch_of
 from preflight.engine.rounds import Fixed, diff, fixed
 from preflight.engine.target import machine_named
@@ -35,11 +35,11 @@ ANSWER_SECONDS = 3
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedCluster:
     """A project with the submission in it, the question to the engine, and the script's name in the project."""
 
     project: Project
-    setup: Setup
+    setup: CheckSetup
     name: str
     text: str
 
@@ -58,20 +58,20 @@ def answer(question: Question) -> Plain:
     return read(question, found) if found is not None else unchecked()
 
 
-def asked(question: Question, text: str) -> Asked | None:
+def asked(question: Question, text: str) -> AskedCluster | None:
     """The project with the submission; None: the settings exclude the script. Raises PreflightError."""
     cwd = Path.cwd()
     batch = batch_of(place_of(question, cwd), cwd)
     if not batch.named:
         return None
     environment = {name: value for name, value in os.environ.items() if "\n" not in value and value.isprintable()}
-    project, ask = setup(batch, Options(machine=_machine(question, environment, cwd)), cwd)
+    project, ask = setup(batch, CheckOptions(machine=_machine(question, environment, cwd)), cwd)
     name = batch.named[0]
     project.overlay[name] = text
     words = () if question.line.script is None else (question.line.script, *question.line.arguments)
     start = _directory(question, text, cwd, project.root)
     project.submit(name, Submission(question.line.options, environment, words, start))
-    return Asked(project, ask, name, text)
+    return AskedCluster(project, ask, name, text)
 
 
 def _directory(question: Question, text: str, cwd: Path, root: Path) -> str:
@@ -92,7 +92,7 @@ def _machine(question: Question, environment: dict[str, str], cwd: Path) -> str 
     return stated if machine_named(stated, cwd).name == elsewhere else None
 
 
-def read(question: Question, found: Asked) -> Plain:
+def read(question: Question, found: AskedCluster) -> Plain:
     """The decision about the submission, from the engine's report; see `answer`."""
     faults: dict[str, None] = {}
 
@@ -116,7 +116,7 @@ def read(question: Question, found: Asked) -> Plain:
     }
 
 
-def _checked(found: Asked) -> Report:
+def _checked(found: AskedCluster) -> Report:
     from preflight.engine.check import check
 
     return check(found.project, found.setup)

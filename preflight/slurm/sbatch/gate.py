@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from preflight.reports import streams
 from preflight.slurm.sbatch import handover
-from preflight.slurm.sbatch.arguments import MODES, CommandLine, parse, plugin_options, usage
+from preflight.slurm.sbatch.arguments import MODES, SbatchCommandLine, parse, plugin_options, usage
 from preflight.slurm.sbatch.child import Plain, Unfinished, in_child
 from preflight.slurm.sbatch.question import Question, unchecked
 from preflight.slurm.sbatch.real import find_real, printed, tried
@@ -42,7 +42,7 @@ made to wait: there is nothing to estimate in them, and sbatch checks their requ
 class Invocation:
     """One call of `preflight sbatch`: the command line, the real sbatch, the mode."""
 
-    line: CommandLine
+    line: SbatchCommandLine
     sbatch: str
     mode: str
 
@@ -76,7 +76,7 @@ def main(words: Sequence[str]) -> int:
     return _hand_over(call, answer)
 
 
-def _sbatch(line: CommandLine) -> str:
+def _sbatch(line: SbatchCommandLine) -> str:
     """The real sbatch; it is not needed when nothing is submitted. Raises UsageError."""
     try:
         return find_real(line.own.sbatch, os.environ)
@@ -86,7 +86,7 @@ def _sbatch(line: CommandLine) -> str:
         raise
 
 
-def _mode(line: CommandLine) -> str:
+def _mode(line: SbatchCommandLine) -> str:
     """The mode: of our option, else of the environment, else the site's default."""
     stated = line.own.mode or os.environ.get(MODE, "")
     if stated and stated not in MODES:
@@ -95,7 +95,7 @@ def _mode(line: CommandLine) -> str:
     return stated or line.own.default
 
 
-def _with_plugins(line: CommandLine, words: Sequence[str], sbatch: str) -> CommandLine:
+def _with_plugins(line: SbatchCommandLine, words: Sequence[str], sbatch: str) -> SbatchCommandLine:
     """The command line read again with the options that the site's plugins add, where it has options unknown to us."""
     if not line.strange or line.answers:
         return line
@@ -142,12 +142,12 @@ def _thorough(call: Invocation) -> bool:
     return call.mode == "strict" or call.line.own.fix or call.line.own.verbose
 
 
-def _may_train(line: CommandLine, script: bytes) -> bool:
+def _may_train(line: SbatchCommandLine, script: bytes) -> bool:
     asks = any(name.startswith(("SBATCH_GPU", "SBATCH_GRES")) for name in os.environ)
     return asks or _MAY_TRAIN.search(b"\n".join([script, *map(os.fsencode, line.options)])) is not None
 
 
-def _script(line: CommandLine) -> bytes | None:
+def _script(line: SbatchCommandLine) -> bytes | None:
     """The text that sbatch will submit; None when sbatch itself will report that there is none."""
     if line.wrap is not None:
         return None if line.script_at is not None else os.fsencode(WRAPPED.format(line.wrap))
@@ -166,7 +166,7 @@ def _script(line: CommandLine) -> bytes | None:
         return None
 
 
-def _path(line: CommandLine) -> str | None:
+def _path(line: SbatchCommandLine) -> str | None:
     """The script's file: in the current directory, else in PATH (search_path in src/common/proc_args.c)."""
     name = line.script
     if name is None or name.startswith((".", "/")):
@@ -234,7 +234,7 @@ def _hand_over(call: Invocation, answer: Plain) -> int:
     raise AssertionError("not reached")
 
 
-def _show(what: str, line: CommandLine) -> int:
+def _show(what: str, line: SbatchCommandLine) -> int:
     if what == "help":
         streams.show(usage())
         return 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.slurm.sbatch.arguments import CommandLine
+from preflight.slurm.sbatch.arguments import SbatchCommandLine
 from preflight.slurm.sbatch.child import Plain
 from preflight.slurm.sbatch.handover import OPENED
 
@@ -25,7 +25,7 @@ _SHELL = re.compile(rb"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?:\S*/)?(ba|z|k|da|mk|a)?
 class Question:
     """A submission: sbatch's command line, the script's text, and its path (None: standard input, --wrap)."""
 
-    line: CommandLine
+    line: SbatchCommandLine
     mode: str
     script: bytes
     path: str | None
@@ -42,7 +42,7 @@ def unchecked(why: str = "") -> Plain:
     return {"stop": False, "text": "", "rules": [], "fixed": None, "unchecked": why}
 
 
-def machine_of(line: CommandLine, environment: Mapping[str, str]) -> str | None:
+def machine_of(line: SbatchCommandLine, environment: Mapping[str, str]) -> str | None:
     """The machine of the option, else of the environment, else of the site. None: the settings decide."""
     stated = line.own.machine or environment.get(MACHINE)
     if stated:
@@ -50,7 +50,7 @@ def machine_of(line: CommandLine, environment: Mapping[str, str]) -> str | None:
     return SYSTEM if os.path.isfile(SYSTEM) else None
 
 
-def clusters_of(line: CommandLine, environment: Mapping[str, str]) -> str | None:
+def clusters_of(line: SbatchCommandLine, environment: Mapping[str, str]) -> str | None:
     """The clusters that `--clusters` names, on the command line or in the environment; None: the default one."""
     for name in ("SLURM_CLUSTERS", "SBATCH_CLUSTERS"):
         if environment.get(name):

@@ -36,7 +36,7 @@ def jobs(text: str, folder: Path, name: str = "file.yaml") -> list[Job]:
     (folder / "train.py").write_text(TRAIN)
     (folder / name).write_text(dedent(text))
     batch = Batch(folder, Settings(), None, (name,), ())
-    project, asked = engine.setup(batch, engine.Options(), folder)
+    project, asked = engine.setup(batch, engine.CheckOptions(), folder)
     return [one.space.worst.job for one in engine.check(project, asked).studies]
 
 

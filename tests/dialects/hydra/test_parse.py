@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.dialects.hydra.parse import MAX_LENGTH, Call, Literal, Lookup, Part, Sequence, parse, primitive
+from preflight.dialects.hydra.parse import (
+    MAX_LENGTH,
+    InterpolatedKey,
+    Literal,
+    Part,
+    ResolverCall,
+    Sequence,
+    parse,
+    primitive,
+)
 
 REFUSED = [
     "${a b}", "${1:-$BATCH}", "${X:=8}", "${{a}}", "${a", "${}", "${f:'a}", "x\0y${a}", "${f:" + "9" * 5000 + "}",
@@ -18,21 +27,21 @@ def test_what_omegaconf_does_not_read_or_has_no_bound_is_not_read(text: str) -> 
     assert parse(text) is None
 
 
-B = Lookup((Literal("b"),))
+B = InterpolatedKey((Literal("b"),))
 READ: list[tuple[str, tuple[Part, ...]]] = [
     ("a$b", (Literal("a$b"),)),
     ("\\${a}", (Literal("${a}"),)),
     ("x_${b}_y", (Literal("x_"), B, Literal("_y"))),
-    ("${..a[0].c}", (Lookup((Literal("..a[0].c"),)),)),
-    ("${a.${b}}", (Lookup((Literal("a."), B)),)),
-    ("${f:}", (Call("f", ()),)),
-    ("${f:1,,'1'}", (Call("f", ((Literal(1),), (Literal(""),), (Literal("1"),))),)),
-    ("${n.f: true , null, 1e-5, x y}", (Call("n.f", ((Literal(True),), (Literal(None),), (Literal(1e-5),),
+    ("${..a[0].c}", (InterpolatedKey((Literal("..a[0].c"),)),)),
+    ("${a.${b}}", (InterpolatedKey((Literal("a."), B)),)),
+    ("${f:}", (ResolverCall("f", ()),)),
+    ("${f:1,,'1'}", (ResolverCall("f", ((Literal(1),), (Literal(""),), (Literal("1"),))),)),
+    ("${n.f: true , null, 1e-5, x y}", (ResolverCall("n.f", ((Literal(True),), (Literal(None),), (Literal(1e-5),),
                                                      (Literal("x y"),))),)),
-    ("${f:'${b} * 2'}", (Call("f", ((B, Literal(" * 2")),)),)),
-    ("${f:[1,[${b}]]}", (Call("f", ((Sequence(((Literal(1),), (Sequence(((B,),)),))),),)),)),
-    ("${f:{a: 1}}", (Call("f", ((Literal("{a: 1}"),),)),)),
-    ("${f:{a:${b}}}", (Call("f", ((Literal("{a:"), B, Literal("}")),)),)),
+    ("${f:'${b} * 2'}", (ResolverCall("f", ((B, Literal(" * 2")),)),)),
+    ("${f:[1,[${b}]]}", (ResolverCall("f", ((Sequence(((Literal(1),), (Sequence(((B,),)),))),),)),)),
+    ("${f:{a: 1}}", (ResolverCall("f", ((Literal("{a: 1}"),),)),)),
+    ("${f:{a:${b}}}", (ResolverCall("f", ((Literal("{a:"), B, Literal("}")),)),)),
 ]  # fmt: skip
 
 

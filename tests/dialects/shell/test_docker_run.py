@@ -42,7 +42,7 @@ def test_what_a_container_gives(command: str, shm: int | None, memory: int | Non
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "job.sh").write_text(f"#!/bin/bash\n#SBATCH --gres=gpu:1\n{command}\n")
     batch = Batch(tmp_path, Settings(), None, ("job.sh",), ())
-    project, asked = engine.setup(batch, engine.Options(), tmp_path)
+    project, asked = engine.setup(batch, engine.CheckOptions(), tmp_path)
     found = [one.space.worst.job for one in engine.check(project, asked).studies]
     machines = [job.machine for job in found]
     if "exec box" in command:

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from preflight.memory.device.parallel import Rank
-from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.parallel.options import Options
-from preflight.memory.device.parallel.units import Unit, Units, cut
+from preflight.memory.device.parallel import DeviceRank
+from preflight.memory.device.parallel.layout import ShardLayout
+from preflight.memory.device.parallel.options import ShardingOptions
+from preflight.memory.device.parallel.units import FsdpUnit, Units, cut
 from preflight.memory.device.parallel.zero import buckets, master, sub_groups
 from preflight.memory.device.prepare import prepare
 from preflight.vocabulary.job import Job, build
@@ -26,7 +26,7 @@ def job(ranks: int, kind: str = "nf4", **more: object) -> Job:
     })  # fmt: skip
 
 
-def rank(wanted: Job) -> Rank:
+def rank(wanted: Job) -> DeviceRank:
     found = prepare(wanted, tracing=SHIPPED_ONLY)
     assert not isinstance(found, Unknown), found
     return found.rank
@@ -64,7 +64,7 @@ def test_gathered_weights_are_as_large_as_they_are_stored() -> None:
 
 
 def test_packed_weights_are_cut_by_bytes_and_never_cast() -> None:
-    unit = Unit(((1000, 0.5, False), (1000, 1 / 16, False), (10, 4, True)))
+    unit = FsdpUnit(((1000, 0.5, False), (1000, 1 / 16, False), (10, 4, True)))
     held = cut(Units(unit, {}, {}, {}), 0.5).root
     assert held.params == ((500, 1, False), (10, 4, True))
     assert held.part(4, 2) == 125 + 3 * 2
@@ -76,8 +76,8 @@ def test_packed_weights_are_cut_by_bytes_and_never_cast() -> None:
     (0, [10, 20, 5]), (1, [10, 20, 5]), (15, [30, 5]), (30, [30, 5]), (35, [35]), (10**30, [35]), (None, [35]),
 ])  # fmt: skip
 def test_sub_groups_are_whole_parameters(size: int | None, groups: list[int]) -> None:
-    unit = Unit(((40, 2, True), (99, 2, False), (80, 2, True), (20, 2, True)))
-    layout = Layout("zero3", 4, 4, 4, options=Options({"sub_group_size": size}))
+    unit = FsdpUnit(((40, 2, True), (99, 2, False), (80, 2, True), (20, 2, True)))
+    layout = ShardLayout("zero3", 4, 4, 4, options=ShardingOptions({"sub_group_size": size}))
     assert sub_groups(unit, layout) == groups
     units = Units(unit, {}, {}, {})
     assert master(units, layout) == groups

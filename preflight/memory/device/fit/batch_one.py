@@ -14,8 +14,8 @@ from typing import Any
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.fit.make import PROBE_LAYERS, CannotMake, basis_of, fold, make, probe, request, verify
-from preflight.memory.device.fit.primes import Reader
-from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.fit.primes import MonomialReader
+from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Size, evaluate, with_derived
 from preflight.memory.device.law.tape import NotRegular, Tape
@@ -25,7 +25,7 @@ class Lookup:
     """Reads byte counts as the sizes of a law at one point of primes, where no two of its formulas meet by chance; what
     it lacks `spare` reads."""
 
-    def __init__(self, sizes: Sequence[Size], dims: Mapping[str, int], spare: Reader | None) -> None:
+    def __init__(self, sizes: Sequence[Size], dims: Mapping[str, int], spare: MonomialReader | None) -> None:
         names = {name for size in sizes for _, monomial in size for name, _ in monomial}
         full = with_derived(dims, names)
         # Of two that are the same at batch 1 the one with the batch in it, since most storages have one.
@@ -42,7 +42,9 @@ class Lookup:
         return found if found is not None or self._spare is None else self._spare.size(values)
 
 
-def make_law(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner) -> Made:
+def make_law(
+    family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner
+) -> MadeLaw:
     """`make.make`, with the tape at batch 1 where that is another. Raises CannotMake (or what `run` raises)."""
     made = make(family, task, kind, setup, structure, run)
     if "b" not in family.named or setup.loss == "chunked":  # whose pieces are no equal parts of one row
@@ -51,7 +53,7 @@ def make_law(family: Family, task: str, kind: str, setup: Setup, structure: Mapp
 
 
 def tape_at_one(
-    made: Made, family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner
+    made: MadeLaw, family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner
 ) -> Tape | None:
     """The tape at batch 1; None where it is the law's own. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.peft is not None else ()
@@ -74,7 +76,7 @@ def tape_at_one(
     except (CannotMake, NotRegular):  # sizes that the law has not
         traces += [_bare(trace) for trace in run(asked[1:])]
         free = replace(here, named={name: made for name, made in here.named.items() if name != "b"})
-        spare = Reader(basis_of(free, extra), [point for point, _ in probes])
+        spare = MonomialReader(basis_of(free, extra), [point for point, _ in probes])
         return fold(here.depths, Lookup(sizes, ones[0], spare), traces).tape
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from preflight.memory.device.fit.subprocess import installed
 from preflight.memory.device.law import store
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.system.files import UnreadableFile, read_bytes, user_directory
 
 _MAKERS = (
@@ -28,7 +28,7 @@ _MAKERS = (
 """Modules of `memory.device` that make a law of traces, or file it."""
 
 
-def read(asked: str, key: store.LawKey, interpreter: str | None) -> tuple[Made, dict[str, str]] | None:
+def read(asked: str, key: store.LawKey, interpreter: str | None) -> tuple[MadeLaw, dict[str, str]] | None:
     """The law that was traced before for the same request, and the versions that made it."""
     path = _path(asked, interpreter)
     if path is None:
@@ -41,7 +41,7 @@ def read(asked: str, key: store.LawKey, interpreter: str | None) -> tuple[Made, 
         return None
 
 
-def write(asked: str, key: store.LawKey, interpreter: str | None, made: Made, versions: Mapping[str, str]) -> None:
+def write(asked: str, key: store.LawKey, interpreter: str | None, made: MadeLaw, versions: Mapping[str, str]) -> None:
     """Keep a law, whole or not at all."""
     path = _path(asked, interpreter)
     if path is None:

@@ -13,7 +13,7 @@ from itertools import combinations, product
 from typing import Any
 
 from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
-from preflight.memory.device.law.made import Depth, Made, Runner, TraceRequest
+from preflight.memory.device.law.made import Depth, MadeLaw, Runner, TraceRequest
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 from preflight.memory.device.law.workload import Resolved
 
@@ -105,7 +105,7 @@ class SparseReader:
         return ((int(x), first), (int(y), second))
 
 
-def make_of(resolved: Resolved, kind: str, run: Runner) -> Made:
+def make_of(resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
     """The law of a model: in the way of its own kind, else of as few traces as can be, since they take long. Raises
     CannotMake, or what `run` raises."""
     workload = resolved.workload
@@ -120,7 +120,7 @@ def make_of(resolved: Resolved, kind: str, run: Runner) -> Made:
 
 def make_sparse(
     ask: TraceRequest, lengths: Sequence[str], run: Runner, fixed: Mapping[str, int], depths: Sequence[Depth] = ()
-) -> Made:
+) -> MadeLaw:
     """The tape of one model as a function of `lengths` and of its depths. `fixed`: what else its points hold. Raises
     CannotMake, or what `run` raises."""
     at = [{**fixed, **{name: point[name] for name in lengths}} for point in POINTS]
@@ -133,7 +133,7 @@ def fitted(
     run: Runner,
     reader: Callable[[Sequence[Mapping[str, int]]], SparseReader],
     depths: Sequence[Depth] = (),
-) -> Made:
+) -> MadeLaw:
     """The tape from as few of these points as do, each proved by the next one. `reader`: what reads sizes at points.
     Raises CannotMake, or what `run` raises."""
     shallow = [request(ask, point, depths, PROBE_LAYERS) for point in at]

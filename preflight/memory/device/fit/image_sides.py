@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.memory.device.fit.make import fold, verify
 from preflight.memory.device.fit.polynomial import solved_rows
-from preflight.memory.device.law.made import Made, Runner, TraceRequest
+from preflight.memory.device.law.made import MadeLaw, Runner, TraceRequest
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Monomial, Size, number
 
@@ -45,7 +45,7 @@ class SideReader:
         return tuple((number(c), m) for c, m in zip(solved, _MONOMIALS, strict=True) if c)
 
 
-def make_at_sides(model: Mapping[str, Any], kind: str, setup: Setup, run: Runner) -> Made:
+def make_at_sides(model: Mapping[str, Any], kind: str, setup: Setup, run: Runner) -> MadeLaw:
     """The law of an import target at any batch and at any side that GRAIN divides.
 
     Raises CannotMake where sizes are no such polynomials, or what `run` raises.

@@ -12,10 +12,10 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.fit.primes import PRIMES, Basis, Point, Reader, patch_sides
+from preflight.memory.device.fit.primes import PRIMES, Basis, MonomialReader, Point, patch_sides
 from preflight.memory.device.law import layers
 from preflight.memory.device.law.expand import expand
-from preflight.memory.device.law.made import Made, ParameterRow, Parameters, Runner, TraceRequest
+from preflight.memory.device.law.made import MadeLaw, ParameterRow, Parameters, Runner, TraceRequest
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Monomial, Size, number
 from preflight.memory.device.law.tape import NotRegular, build
@@ -96,7 +96,7 @@ def _primes(variables: Sequence[str], turn: int, taken: set[int], sides: Mapping
     return primes
 
 
-def make(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner) -> Made:
+def make(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[str, object], run: Runner) -> MadeLaw:
     """The tape and parameters of a family under a setup. Raises CannotMake (or what `run` raises)."""
     extra = ("r",) if setup.peft is not None else ()
     family = family.at(structure)
@@ -107,7 +107,7 @@ def make(family: Family, task: str, kind: str, setup: Setup, structure: Mapping[
     *traces, check = run([request(family, task, kind, setup, structure, dims) for _, dims in [*probes, checked]])
     while True:
         try:
-            made = fold(family.depths, Reader(basis, [point for point, _ in probes]), traces)
+            made = fold(family.depths, MonomialReader(basis, [point for point, _ in probes]), traces)
             verify(made, check, checked[1])
         except CannotMake:
             if len(probes) == MOST_PROBES:
@@ -133,7 +133,7 @@ def request(
     return {**TraceRequest(model, setup, kind).at(dims), "point": point}
 
 
-def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping[str, Any]]) -> Made:
+def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping[str, Any]]) -> MadeLaw:
     """Fold traces of one model at several points (equal depth) into a symbolic tape."""
     first = traces[0]
     counts = {len(t["events"]) for t in traces}
@@ -157,7 +157,9 @@ def fold(depths: Mapping[str, str], reader: SizeReader, traces: Sequence[Mapping
     except NotRegular as error:
         raise CannotMake(f"layers differ: {error}") from error
     depth_of = {stack: named[stack] or "" for stack in stacks}
-    return Made(tape, replace(_parameters(first, numels, reader, stacks), buffers=_buffers(buffers, reader, depth_of)))
+    return MadeLaw(
+        tape, replace(_parameters(first, numels, reader, stacks), buffers=_buffers(buffers, reader, depth_of))
+    )
 
 
 def _buffers(rows: Sequence[tuple[str, tuple[int, ...]]], reader: SizeReader, depth_of: Mapping[str, str]) -> Size:
@@ -240,7 +242,7 @@ def _parameters(
     return Parameters(tuple(outside), layer, first)
 
 
-def verify(made: Made, trace: Mapping[str, Any], dims: Mapping[str, int]) -> None:
+def verify(made: MadeLaw, trace: Mapping[str, Any], dims: Mapping[str, int]) -> None:
     """The tape, extended to the check's depth and dimensions, must be the check's own, event by event."""
     sizes = made.tape.values(dims)
     events = [e for e in expand(made.tape, dims) if e[0] != "+"]

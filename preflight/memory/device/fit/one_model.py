@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
-from preflight.memory.device.law.made import Made, Runner, TraceRequest
+from preflight.memory.device.law.made import MadeLaw, Runner, TraceRequest
 from preflight.memory.device.law.setup import Setup
 
 DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -24,7 +24,7 @@ def make_at(
     lengths: Mapping[str, int],
     run: Runner,
     free: Sequence[str] = FREE,
-) -> Made:
+) -> MadeLaw:
     """The tape of one model as a function of its batch, lengths and depth `L` (where its config counts equal layers).
 
     Sizes are polynomials of the lengths, fitted exactly and checked at a point of their own, and at another depth.
@@ -63,7 +63,7 @@ def _make(
     variables: Sequence[str],
     depth: str | None,
     warm: bool,
-) -> Made:
+) -> MadeLaw:
     """`warm`: every trace is of a second step; else the check alone is, and only for targets."""
     free = [name for name in variables if name in lengths]
     at = points(free)

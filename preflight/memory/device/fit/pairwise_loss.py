@@ -15,7 +15,7 @@ from itertools import product
 from preflight.memory.device.fit.few_traces import SparseReader, fitted
 from preflight.memory.device.fit.make import fold, verify
 from preflight.memory.device.fit.polynomial import solved_rows
-from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 from preflight.memory.device.law.workload import Resolved
 
@@ -46,7 +46,7 @@ class BatchReader:
         return tuple((number(c), m) for c, m in zip(solved, _MONOMIALS, strict=True) if c)
 
 
-def make(resolved: Resolved, kind: str, run: Runner, warm_up: bool) -> Made:
+def make(resolved: Resolved, kind: str, run: Runner, warm_up: bool) -> MadeLaw:
     """The law of a model that compares predictions with objects, at any batch. `warm_up`: it keeps something of its
     first step. Raises CannotMake, or what `run` raises."""
     asked = replace(resolved.request(kind), warm_up=warm_up)
@@ -77,7 +77,7 @@ class TextReader(SparseReader):
         return super()._pair(values, first, second) or super()._pair(values, second, first)
 
 
-def make_texts(resolved: Resolved, kind: str, run: Runner, mini: int | None) -> Made:
+def make_texts(resolved: Resolved, kind: str, run: Runner, mini: int | None) -> MadeLaw:
     """The law of an embedding step at any batch, length, vocabulary and depth. `mini`: texts that run at a time under a
     cached loss. Raises CannotMake, or what `run` raises."""
     lengths = [name for name in TEXT_DEGREES if name in resolved.all_dims]

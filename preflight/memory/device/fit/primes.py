@@ -106,7 +106,7 @@ def patch_sides(tokens: int) -> dict[int, int]:
     return found
 
 
-class Reader:
+class MonomialReader:
     """Turns the byte counts that one event has at all probe points into a size."""
 
     def __init__(self, basis: Basis, points: Sequence[Point]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from preflight.memory.device.law.alignment import aligned, joined
 from preflight.memory.device.law.expand import at_depth, expand
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, product, with_derived
 from preflight.memory.device.law.tape import EDGE, Tape, TapeItem, block_of
 
@@ -293,7 +293,7 @@ def _fold(
 
 
 @dataclass(frozen=True)
-class Row:
+class LawRow:
     """A moment as a formula: (coefficient, monomial, part). Depths are dimensions like any other."""
 
     phase: str
@@ -310,7 +310,7 @@ class Row:
         return round(total)
 
 
-def rows(law: Law) -> list[Row]:
+def rows(law: Law) -> list[LawRow]:
     """Every moment right after a birth, for stacks of MIN_LAYERS layers or more."""
     tape = law.tape
     depths = sorted(set(tape.depths.values()))
@@ -327,7 +327,7 @@ def rows(law: Law) -> list[Row]:
                     live[part, monomial] = live.get((part, monomial), 0.0) + sign * coefficient
             if step < count:
                 terms = tuple((_number(c), m, PARTS[p]) for (p, m), c in sorted(live.items()) if c)
-                found.append(Row(stretch.phase, tape.modules[module], terms))
+                found.append(LawRow(stretch.phase, tape.modules[module], terms))
         if stretch.repeats is not None:
             nets = {key: live.get(key, 0.0) - before.get(key, 0.0) for key in {*live, *before}}
             for (part, monomial), net in nets.items():
@@ -341,7 +341,7 @@ def _number(x: float) -> int | float:
     return int(x) if x == int(x) else x
 
 
-__all__ = ["MIN_LAYERS", "PARTS", "Law", "Peak", "Row", "TapeItem", "part_of", "rows"]
+__all__ = ["MIN_LAYERS", "PARTS", "Law", "LawRow", "Peak", "TapeItem", "part_of", "rows"]
 
 
 def none_unsure(dims: Mapping[str, int]) -> int:
@@ -353,7 +353,7 @@ def none_unsure(dims: Mapping[str, int]) -> int:
 class Laws:
     """One job's law of a kind of step: the tape, and its readings without and with accumulated gradients."""
 
-    made: Made
+    made: MadeLaw
     plain: Law
     accumulating: Law
     shipped: bool
@@ -366,7 +366,7 @@ class Laws:
     """Bytes that the law of what was asked for may have more, at dimensions."""
 
     @classmethod
-    def of(cls, made: Made, shipped: bool, made_by: Mapping[str, str] | None = None) -> Laws:
+    def of(cls, made: MadeLaw, shipped: bool, made_by: Mapping[str, str] | None = None) -> Laws:
         tape = made.tape
         kept = (Law(tape, False, True), Law(tape, True, True))
         return cls(made, Law(tape), Law(tape, True), shipped, kept, tuple(sorted((made_by or {}).items())))
@@ -400,7 +400,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 class Regions:
     """`ruling`: the rows that are the largest somewhere; `grid[batch][length]`: which of them it is there."""
 
-    ruling: tuple[Row, ...]
+    ruling: tuple[LawRow, ...]
     others: int
     grid: Mapping[int, Mapping[int, int]]
 

@@ -52,7 +52,7 @@ def find_stacks(names: Sequence[str]) -> dict[str, int]:
 
 
 @dataclass
-class Block:
+class LayerBlock:
     """Consecutive events with one place."""
 
     where: Where
@@ -60,38 +60,38 @@ class Block:
 
 
 @dataclass
-class Item:
+class LayerItem:
     """A literal stretch (stack None) or a pass: one block per layer, in the order they run."""
 
     stack: str | None
-    blocks: list[Block]
+    blocks: list[LayerBlock]
 
 
-def split(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Item]:
+def split(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[LayerItem]:
     """The tape as literals and passes, in order."""
     blocks = _blocks(events, stacks)
-    items: list[Item] = []
+    items: list[LayerItem] = []
     at = 0
     while at < len(blocks):
         length = _pass_length(blocks, at, stacks)
         if length:
             where = blocks[at].where
             assert where is not None
-            items.append(Item(where[1], _complete(blocks[at : at + length], stacks[where[1]])))
+            items.append(LayerItem(where[1], _complete(blocks[at : at + length], stacks[where[1]])))
             at += length
             continue
         if items and items[-1].stack is None and _phase(items[-1].blocks[0]) == _phase(blocks[at]):
             items[-1].blocks[0].events += blocks[at].events
         else:
-            items.append(Item(None, [Block(None, list(blocks[at].events))]))
+            items.append(LayerItem(None, [LayerBlock(None, list(blocks[at].events))]))
         at += 1
     return items
 
 
-def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Block]:
+def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[LayerBlock]:
     """Runs of one place. Events outside of any layer, between two layers of a pass, belong to the layer before."""
     birth_place = {e.birth: place(e.tag, stacks) for e in events if not e.dies}
-    blocks: list[Block] = []
+    blocks: list[LayerBlock] = []
     for event in events:
         where = place(event.tag, stacks)
         if where is None and event.dies:
@@ -99,9 +99,9 @@ def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Block]:
             # Things that die together after a pass (autocast's weight cache) are a pass of their own.
             where = None if of is None else (event.tag.partition(":")[0] + "~", of[1], of[2])
         if not blocks or blocks[-1].where != where or (where is None and _phase(blocks[-1]) != _phase_of(event)):
-            blocks.append(Block(where, []))
+            blocks.append(LayerBlock(where, []))
         blocks[-1].events.append(event)
-    merged: list[Block] = []
+    merged: list[LayerBlock] = []
     for index, block in enumerate(blocks):
         after = blocks[index + 1].where if index + 1 < len(blocks) else None
         if merged and (
@@ -110,7 +110,7 @@ def _blocks(events: Sequence[RawEvent], stacks: dict[str, int]) -> list[Block]:
         ):
             merged[-1].events += block.events
         else:
-            merged.append(Block(block.where, list(block.events)))
+            merged.append(LayerBlock(block.where, list(block.events)))
     return merged
 
 
@@ -118,7 +118,7 @@ def _phase_of(event: RawEvent) -> str:
     return event.tag.partition(":")[0]
 
 
-def _phase(block: Block) -> str:
+def _phase(block: LayerBlock) -> str:
     """The phase of a block's first event: what a literal is cut by, so that every item lies in one phase."""
     return _phase_of(block.events[0]) if block.events else ""
 
@@ -130,7 +130,7 @@ def _belongs(before: Where, here: Where, after: Where) -> bool:
     return here is None or here[0].endswith("~")
 
 
-def _pass_length(blocks: list[Block], at: int, stacks: dict[str, int]) -> int:
+def _pass_length(blocks: list[LayerBlock], at: int, stacks: dict[str, int]) -> int:
     """How many blocks from `at` on make a pass; 0 if none. One layer at either end may have nothing in it."""
     where = blocks[at].where
     if where is None:
@@ -148,7 +148,7 @@ def _pass_length(blocks: list[Block], at: int, stacks: dict[str, int]) -> int:
     return len(run) if whole else 0
 
 
-def _complete(blocks: list[Block], layers: int) -> list[Block]:
+def _complete(blocks: list[LayerBlock], layers: int) -> list[LayerBlock]:
     """The blocks of a pass with empty ones for the layers at its ends that have nothing in them."""
     wheres = [block.where for block in blocks]
     assert wheres[0] is not None
@@ -159,7 +159,7 @@ def _complete(blocks: list[Block], layers: int) -> list[Block]:
     before = range(layers - 1, first, -1) if down else range(first)
     after = range(last - 1, -1, -1) if down else range(last + 1, layers)
     return [
-        *(Block((phase, stack, n), []) for n in before),
+        *(LayerBlock((phase, stack, n), []) for n in before),
         *blocks,
-        *(Block((phase, stack, n), []) for n in after),
+        *(LayerBlock((phase, stack, n), []) for n in after),
     ]

@@ -41,7 +41,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeLaw:
     """The result of the traces of one setup."""
 
     tape: Tape

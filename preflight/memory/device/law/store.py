@@ -16,7 +16,7 @@ from typing import Any
 from preflight.memory.device.law import block_diffs as filed
 from preflight.memory.device.law import tape as tapes
 from preflight.memory.device.law.adapters import Adapters
-from preflight.memory.device.law.made import Made, ParameterRow, Parameters
+from preflight.memory.device.law.made import MadeLaw, ParameterRow, Parameters
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import decode, encode
@@ -204,7 +204,7 @@ def _shipped(family: str, home: Path = LAWS) -> dict[str, Any] | None:
 
 
 @lru_cache(maxsize=64)
-def load(key: LawKey, home: Path = LAWS) -> Made | None:
+def load(key: LawKey, home: Path = LAWS) -> MadeLaw | None:
     """A shipped law; None where none ships. Raises StaleLaw."""
     data = _shipped(key.family, home)
     if data is None or key.text not in data["laws"]:
@@ -216,7 +216,7 @@ def load(key: LawKey, home: Path = LAWS) -> Made | None:
     return _unpack(data, entry)
 
 
-def law_file(key: LawKey, made: Made, versions: Mapping[str, str]) -> dict[str, Any]:
+def law_file(key: LawKey, made: MadeLaw, versions: Mapping[str, str]) -> dict[str, Any]:
     """A packed file with one law, as `load_file` reads it."""
     return {"format": FORMAT, "family": key.family, "made_by": dict(versions), **pack({key.text: made}, short=False)}
 
@@ -226,7 +226,7 @@ def has_file(path: Path) -> bool:
     return observed.is_file(path)
 
 
-def load_file(path: Path, key: LawKey) -> Made | None:
+def load_file(path: Path, key: LawKey) -> MadeLaw | None:
     """A law from any packed file; None where it holds none for this key. Raises StaleLaw, UnreadableLaw, and what
     NOT_A_LAW says."""
     try:
@@ -238,7 +238,7 @@ def load_file(path: Path, key: LawKey) -> Made | None:
     return load_packed(data, key)
 
 
-def load_packed(data: Mapping[str, Any], key: LawKey) -> Made | None:
+def load_packed(data: Mapping[str, Any], key: LawKey) -> MadeLaw | None:
     """A law of packed ones; None where they hold none for this key."""
     entry = data["laws"].get(key.text)
     return None if entry is None else _unpack(data, entry)
@@ -256,7 +256,7 @@ def keys(family: str) -> tuple[str, ...]:
     return tuple(data["laws"]) if data is not None else ()
 
 
-def pack(laws: Mapping[str, Made], onto: Mapping[str, Any] | None = None, short: bool = True) -> dict[str, Any]:
+def pack(laws: Mapping[str, MadeLaw], onto: Mapping[str, Any] | None = None, short: bool = True) -> dict[str, Any]:
     """Laws of one family as JSON. Sizes, modules, blocks and parameters stand once in pools that all laws share.
 
     `onto`: packed laws of the same family, which are kept unchanged. `short`: blocks are written by what they
@@ -309,7 +309,7 @@ def packed_laws(family: str) -> dict[str, Any] | None:
     return _file(law_path(family))
 
 
-def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
+def _unpack(data: Mapping[str, Any], entry: list[Any]) -> MadeLaw:
     """One law of a packed file: form, blocks, parameters; where batch 1 has a tape of its own, its form and blocks."""
     form, numbers, parameters, *one = entry
     known: dict[int, list[str]] = {}
@@ -318,7 +318,7 @@ def _unpack(data: Mapping[str, Any], entry: list[Any]) -> Made:
     tape = _tape(data, form, numbers, parsed)
     if one:
         tape = replace(tape, one=_tape(data, one[0], one[1], parsed))
-    return Made(tape, _decode(data["parameters"][parameters]))
+    return MadeLaw(tape, _decode(data["parameters"][parameters]))
 
 
 def _tape(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from preflight.memory.device.law.layers import Block, Item
+from preflight.memory.device.law.layers import LayerBlock, LayerItem
 from preflight.memory.device.law.sizes import Size, evaluate, with_derived
 
 _LAYER_NUMBER = re.compile(r"(?<=[a-z_])\.\d+\.")
@@ -146,7 +146,7 @@ def _kept(block: tuple[Token, ...]) -> dict[int, int]:
     return {at: number for number, at in enumerate(others)}
 
 
-def build(items: Sequence[Item], depths: Mapping[str, str], sizes: Mapping[object, Size]) -> Tape:
+def build(items: Sequence[LayerItem], depths: Mapping[str, str], sizes: Mapping[object, Size]) -> Tape:
     """A tape from the items of one trace. Raises NotRegular where a pass is not regular."""
     homes = _homes(items)
     table = {key: index for index, key in enumerate(sizes)}
@@ -168,14 +168,14 @@ def build(items: Sequence[Item], depths: Mapping[str, str], sizes: Mapping[objec
     return Tape(tuple(sizes.values()), tuple(modules), tuple(made), dict(depths))
 
 
-def _phase(item: Item) -> str:
+def _phase(item: LayerItem) -> str:
     for block in item.blocks:
         for event in block.events:
             return event.tag.partition(":")[0]
     return ""
 
 
-def _homes(items: Sequence[Item]) -> dict[int, tuple[int, int, int]]:
+def _homes(items: Sequence[LayerItem]) -> dict[int, tuple[int, int, int]]:
     """Birth -> (item, layer, number among the births of its block)."""
     homes = {}
     for number, item in enumerate(items):
@@ -187,11 +187,11 @@ def _homes(items: Sequence[Item]) -> dict[int, tuple[int, int, int]]:
 
 
 def _tokens(
-    item: Item,
+    item: LayerItem,
     number: int,
-    block: Block,
+    block: LayerBlock,
     homes: Mapping[int, tuple[int, int, int]],
-    items: Sequence[Item],
+    items: Sequence[LayerItem],
     table: Mapping[object, int],
     modules: dict[str, int],
 ) -> tuple[Token, ...]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.law.law import Laws
-from preflight.memory.device.law.made import Depth, Made, Runner, TraceRequest, Weight
+from preflight.memory.device.law.made import Depth, MadeLaw, Runner, TraceRequest, Weight
 from preflight.memory.device.law.setup import Likeness, Setup
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -24,7 +24,7 @@ Config: TypeAlias = "Mapping[str, Any]"
 
 
 @dataclass(frozen=True)
-class Asked:
+class WorkloadRequest:
     """A model as a job names it, with all that decides how it is resolved."""
 
     job: Job
@@ -121,12 +121,12 @@ class Workload(Protocol):
     # --- the kind ---
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         """Whether a model is of this kind."""
         ...
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         """The key of the law of a job's step, or why there is none."""
         ...
 
@@ -181,7 +181,7 @@ class Workload(Protocol):
         """Whether convolutions, whose workspaces vary, are much of the model."""
         return False
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made | None:
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw | None:
         """The law as a function of `free`, made in a way that this kind has to itself; None: as
         `fit.few_traces.make_of` does it for any kind. Raises CannotMake, or what `run` raises."""
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.memory.device.parallel.layout import Layout, Layouts, kept, layouts
-from preflight.memory.device.parallel.rank import Rank, derive, rank_of, view
+from preflight.memory.device.parallel.layout import Layouts, ShardLayout, kept, layouts
+from preflight.memory.device.parallel.rank import DeviceRank, derive, rank_of, view
 
-__all__ = ["Layout", "Layouts", "Rank", "derive", "kept", "layouts", "rank_of", "view"]
+__all__ = ["DeviceRank", "Layouts", "ShardLayout", "derive", "kept", "layouts", "rank_of", "view"]

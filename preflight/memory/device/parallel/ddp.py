@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.tape import Tape
-from preflight.memory.device.parallel.edit import Script
-from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.parallel.edit import TapeEdits
+from preflight.memory.device.parallel.layout import ShardLayout
 from preflight.memory.device.parallel.zero import copied
 
 MIB = 2**20
@@ -44,7 +44,7 @@ def bucket_sizes(params: Sequence[tuple[int, int]], limits: Sequence[int]) -> li
     return sorted(closed, key=min)
 
 
-def limits(layout: Layout) -> tuple[int, ...]:
+def limits(layout: ShardLayout) -> tuple[int, ...]:
     """Bytes at which the first bucket and the following ones are closed, once they have been rebuilt."""
     cap = layout.options.count("bucket_cap_mb")
     if cap is None:
@@ -52,7 +52,7 @@ def limits(layout: Layout) -> tuple[int, ...]:
     return (cap * MIB,)
 
 
-def bucket_bytes(trainable: Sequence[tuple[int, int]], layout: Layout) -> list[int]:
+def bucket_bytes(trainable: Sequence[tuple[int, int]], layout: ShardLayout) -> list[int]:
     """Bytes of each rebuilt bucket; gradients come in the reverse order of the parameters."""
     if layout.data == 1:
         return []
@@ -60,11 +60,11 @@ def bucket_bytes(trainable: Sequence[tuple[int, int]], layout: Layout) -> list[i
     return [sum(params[n][0] * params[n][1] for n in each) for each in bucket_sizes(params, limits(layout))]
 
 
-def rank_tape(made: Made, layout: Layout) -> Tape:
+def rank_tape(made: MadeLaw, layout: ShardLayout) -> Tape:
     """The tape of one rank: with gradient_as_bucket_view a gradient dies when it has been copied into its bucket."""
     if layout.data == 1 or not layout.options.flag("gradient_as_bucket_view"):
         return made.tape
-    script = Script(made.tape)
+    script = TapeEdits(made.tape)
     for edit in script.edits:
         edit.rewrite = copied
     return script.done()

@@ -31,26 +31,26 @@ class Gone:
     the own one; `layer`, `relative` as in Token. `tail`: counted among those at the own block's tail instead."""
 
     at: int
-    item: Edit | None = None
+    item: TapeEdit | None = None
     layer: int = 0
     relative: bool = True
     tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedStorage:
     """The moment a gradient is added to what earlier micro-steps left: one written at the own block's tail, or at the
     head of `item`."""
 
     at: int
-    item: Edit | None = None
+    item: TapeEdit | None = None
 
 
-Line = Born | Gone | Added | Token
+Line = Born | Gone | AddedStorage | Token
 
 
 @dataclass(eq=False)
-class Edit:
+class TapeEdit:
     """One item of the tape, and the events to add to each of its blocks."""
 
     item: TapeItem
@@ -71,19 +71,19 @@ class Edit:
         return counts.pop()
 
 
-class Script:
+class TapeEdits:
     """A tape being edited."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         phase = tape.items[0].phase.rstrip("~") if tape.items else "forward"
-        self.front = Edit(TapeItem(None, False, ((),), phase))
-        self.edits = [Edit(item) for item in tape.items]
+        self.front = TapeEdit(TapeItem(None, False, ((),), phase))
+        self.edits = [TapeEdit(item) for item in tape.items]
         backward = [n for n, item in enumerate(tape.items) if item.phase == "backward"]
         self.turn_at = backward[0] if backward else len(tape.items)
         after = "backward" if backward else phase
-        self.turn = Edit(TapeItem(None, False, ((),), after))
-        self.last = Edit(TapeItem(None, False, ((),), after))
+        self.turn = TapeEdit(TapeItem(None, False, ((),), after))
+        self.last = TapeEdit(TapeItem(None, False, ((),), after))
         self._sizes: dict[Size, int] = {}
         for at, size in enumerate(tape.sizes):
             self._sizes.setdefault(size, at)
@@ -96,12 +96,12 @@ class Script:
         return self.turn_at < len(self.tape.items)
 
     @property
-    def up(self) -> list[Edit]:
+    def up(self) -> list[TapeEdit]:
         """Passes up through a stack, in forward, validation or generation."""
         return [e for e in self.edits if e.item.computes and not e.item.down]
 
     @property
-    def down(self) -> list[Edit]:
+    def down(self) -> list[TapeEdit]:
         return [e for e in self.edits if e.item.computes and e.item.down]
 
     def size(self, nbytes: int | Size) -> int:
@@ -119,10 +119,10 @@ class Script:
         return self._modules[name]
 
     @property
-    def _order(self) -> list[Edit]:
+    def _order(self) -> list[TapeEdit]:
         return [self.front, *self.edits[: self.turn_at], self.turn, *self.edits[self.turn_at :], self.last]
 
-    def births(self, edit: Edit, block: int) -> int:
+    def births(self, edit: TapeEdit, block: int) -> int:
         """The original births of a block, without the added ones."""
         return sum(token.kind == "b" for token in edit.item.blocks[block])
 
@@ -135,7 +135,7 @@ class Script:
         items = [self._item(edit, at, moved, shifts) for edit in order]
         return Tape(tuple(self._table), tuple(self._names), tuple(items), dict(self.tape.depths))
 
-    def _item(self, edit: Edit, at: dict[int, int], moved: dict[int, int], shifts: dict[int, int]) -> TapeItem:
+    def _item(self, edit: TapeEdit, at: dict[int, int], moved: dict[int, int], shifts: dict[int, int]) -> TapeItem:
         own = next((n for n, one in enumerate(self.edits) if one is edit), -1)
         blocks = []
         for number, block in enumerate(edit.item.blocks):
@@ -162,7 +162,7 @@ class Script:
             return _moved(line, moved, shifts, own)
         if isinstance(line, Born):
             return Token("b", self.size(line.nbytes), line.mark, where=self.module(line.module))
-        if isinstance(line, Added):
+        if isinstance(line, AddedStorage):
             return Token("+", after + line.at) if line.item is None else Token("+", line.at, "", at[id(line.item)])
         if line.tail:
             return Token("d", after + line.at)

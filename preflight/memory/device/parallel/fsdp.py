@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.tape import Tape, Token
-from preflight.memory.device.parallel.edit import NOTHING, Added, Born, Edit, Gone, Line, Script
-from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.parallel.units import Unit, Units, weight_sizes
+from preflight.memory.device.parallel.edit import NOTHING, AddedStorage, Born, Gone, Line, TapeEdit, TapeEdits
+from preflight.memory.device.parallel.layout import ShardLayout
+from preflight.memory.device.parallel.units import FsdpUnit, Units, weight_sizes
 
 GATHER, WHOLE, REDUCE = "all-gather", "unsharded weights", "reduce-scatter"
 CAST, GATHERED, UNSHARDED = 0, 1, 2
@@ -27,30 +27,30 @@ CAST, GATHERED, UNSHARDED = 0, 1, 2
 class Sizes:
     """Bytes that a unit allocates, under a layout."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ShardLayout) -> None:
         self.layout = layout
         self.flat = layout.scheme == "fsdp1"
 
-    def cast(self, unit: Unit) -> int:
+    def cast(self, unit: FsdpUnit) -> int:
         """The rank's shards in the type that is gathered, and before that on the device where they lie on the host."""
         ways, there = self.layout.shards, self.layout.offload == "parameters"
         loaded = unit.part(ways) if there else 0
         return loaded + (unit.part(ways, self.layout.param_bytes) if self.layout.param_bytes else 0)
 
-    def gathered(self, unit: Unit) -> int:
+    def gathered(self, unit: FsdpUnit) -> int:
         """The buffer of the all-gather; version 1 gathers into the weights themselves."""
         return 0 if self.flat or self.layout.shards == 1 else unit.whole(self.layout.shards, self.layout.param_bytes)
 
-    def whole(self, unit: Unit) -> int:
+    def whole(self, unit: FsdpUnit) -> int:
         ways, nbytes = self.layout.shards, self.layout.param_bytes
         return ways * unit.flat(ways, nbytes) if self.flat else unit.whole(ways, nbytes)
 
-    def gradients(self, unit: Unit) -> int:
+    def gradients(self, unit: FsdpUnit) -> int:
         """Version 1's flat gradient, which autograd concatenates the parameters' own into."""
         nbytes = self.layout.param_bytes
         return self.layout.shards * unit.flat(self.layout.shards, nbytes, trainable=True) if self.flat else 0
 
-    def reduced(self, unit: Unit) -> int:
+    def reduced(self, unit: FsdpUnit) -> int:
         """The reduce-scatter's input. Version 1 reduces the flat gradient itself unless it must be cast."""
         ways, nbytes = self.layout.shards, self.layout.reduce_bytes
         if self.flat:
@@ -58,21 +58,21 @@ class Sizes:
             return ways * unit.flat(ways, nbytes, trainable=True) if cast else 0
         return unit.whole(ways, nbytes or self.layout.param_bytes, trainable=True)
 
-    def output(self, unit: Unit) -> int:
+    def output(self, unit: FsdpUnit) -> int:
         """The rank's part in the reduction's type, where that is not the parameters' own."""
         nbytes = self.layout.reduce_bytes or self.layout.param_bytes
         part = unit.part(self.layout.shards, nbytes, trainable=True)
         return 0 if part == self.kept(unit) else part
 
-    def kept(self, unit: Unit) -> int:
+    def kept(self, unit: FsdpUnit) -> int:
         """The gradient that stays: the rank's part, as the parameters are stored."""
         part = unit.flat if self.flat else unit.part
         return part(self.layout.shards, trainable=True)
 
 
-def rank_tape(made: Made, units: Units, layout: Layout) -> Tape:
+def rank_tape(made: MadeLaw, units: Units, layout: ShardLayout) -> Tape:
     """The tape of one rank."""
-    script = Script(made.tape)
+    script = TapeEdits(made.tape)
     cast = layout.param_bytes is not None
     sizes = Sizes(layout)
     ends = Ends.of(script, units) if layout.options.flag("custom_sharded_layers") else None
@@ -92,13 +92,13 @@ def rank_tape(made: Made, units: Units, layout: Layout) -> Tape:
     return script.done()
 
 
-def _gather(sizes: Sizes, unit: Unit | None, at: int = CAST) -> list[Line]:
+def _gather(sizes: Sizes, unit: FsdpUnit | None, at: int = CAST) -> list[Line]:
     """Births CAST and GATHERED (`at`: the former's number), and the former's death: it is copied into the latter."""
     cast, gathered = (0, 0) if unit is None else (sizes.cast(unit), sizes.gathered(unit))
     return [Born(cast, "w", GATHER), Born(gathered, "w", GATHER), Gone(at)]
 
 
-def _root_begins(script: Script, sizes: Sizes, units: Units) -> None:
+def _root_begins(script: TapeEdits, sizes: Sizes, units: Units) -> None:
     script.front.heads[0] = [*_gather(sizes, units.root), Born(sizes.whole(units.root), "w", WHOLE)]
 
 
@@ -107,19 +107,19 @@ class Ends:
     """The embedding, and what lies behind the layers, as units of their own (torchtune's custom_sharded_layers;
     torchtitan's parallelize_llama): the items of the tape in which each is whole."""
 
-    embedding: Unit
-    head: Unit
-    forward: Edit
+    embedding: FsdpUnit
+    head: FsdpUnit
+    forward: TapeEdit
     """The first item behind the layers."""
-    loss: Edit
+    loss: TapeEdit
     """The last item before the layers' backward."""
-    after: Edit
+    after: TapeEdit
     """The first item behind it."""
-    middle: tuple[Edit, ...]
-    behind: tuple[Edit, ...]
+    middle: tuple[TapeEdit, ...]
+    behind: tuple[TapeEdit, ...]
 
     @classmethod
-    def of(cls, script: Script, units: Units) -> Ends | None:
+    def of(cls, script: TapeEdits, units: Units) -> Ends | None:
         """None where the tape does not train, or has nothing in one of these places."""
         params = units.root.params
         if not script.trains or len(params) < 3 or not script.up or not script.down:
@@ -130,10 +130,10 @@ class Ends:
         behind = tuple(e for e in script.edits[end:] if e.item.stack is None)
         if not middle or not behind:
             return None
-        return cls(Unit(params[:1]), Unit(params[1:]), middle[0], middle[-1], behind[0], middle, behind)
+        return cls(FsdpUnit(params[:1]), FsdpUnit(params[1:]), middle[0], middle[-1], behind[0], middle, behind)
 
 
-def _ends_end(script: Script, sizes: Sizes, units: Units, ends: Ends) -> None:
+def _ends_end(script: TapeEdits, sizes: Sizes, units: Units, ends: Ends) -> None:
     """The head's gradients are reduced before the layers' backward, the embedding's in the end."""
     joined, reduced = _reduce(sizes, ends.head, _unsharded(script, ends.middle))
     ends.loss.tails[0] = [*joined, Gone(UNSHARDED, ends.forward), *reduced]
@@ -151,7 +151,7 @@ def _ends_end(script: Script, sizes: Sizes, units: Units, ends: Ends) -> None:
     script.last.tails[0] = [*joined, *whole, Gone(0), *reduced]
 
 
-def _unsharded(script: Script, edits: Sequence[Edit]) -> list[Line]:
+def _unsharded(script: TapeEdits, edits: Sequence[TapeEdit]) -> list[Line]:
     """The deaths of the gradients that are born in some items."""
     deaths: list[Line] = []
     for edit in edits:
@@ -161,7 +161,7 @@ def _unsharded(script: Script, edits: Sequence[Edit]) -> list[Line]:
     return deaths
 
 
-def _forward(script: Script, sizes: Sizes, units: Units, ends: Ends | None = None) -> None:
+def _forward(script: TapeEdits, sizes: Sizes, units: Units, ends: Ends | None = None) -> None:
     """Implicit prefetch: a gathered buffer lives until the next unit has its own (comm_ctx.all_gather_state)."""
     before: Gone = Gone(GATHERED, script.front)
     for edit in script.up:
@@ -184,13 +184,13 @@ def _forward(script: Script, sizes: Sizes, units: Units, ends: Ends | None = Non
         script.last.heads[0] = [before]
 
 
-def _turn(script: Script, sizes: Sizes, units: Units) -> None:
+def _turn(script: TapeEdits, sizes: Sizes, units: Units) -> None:
     """The root's pre-backward prefetches the unit that ran last; its own weights are still there."""
     first = _last_unit(script.down[0], units) if script.down else None
     script.turn.heads[0] = [*script.turn.heads[0], *_ahead(sizes, first, CAST)]
 
 
-def _ahead(sizes: Sizes, unit: Unit | None, at: int) -> list[Line]:
+def _ahead(sizes: Sizes, unit: FsdpUnit | None, at: int) -> list[Line]:
     """The prefetched units, as _gather: version 1 gathers into the weights."""
     if not sizes.layout.reshard or not sizes.layout.prefetch:
         unit = None
@@ -200,7 +200,7 @@ def _ahead(sizes: Sizes, unit: Unit | None, at: int) -> list[Line]:
     )
 
 
-def _last_unit(edit: Edit, units: Units) -> Unit:
+def _last_unit(edit: TapeEdit, units: Units) -> FsdpUnit:
     return units.of(edit.item.stack or "", len(edit.item.blocks) - 1)
 
 
@@ -208,7 +208,7 @@ MINE, NEXT_CAST, NEXT_GATHERED, PENDING = 0, 1, 2, 3
 """At the head of a block of backward: the own weights, the next unit's prefetch, the reduction still under way."""
 
 
-def _backward(script: Script, sizes: Sizes, units: Units, ends: Ends | None = None) -> None:
+def _backward(script: TapeEdits, sizes: Sizes, units: Units, ends: Ends | None = None) -> None:
     """A unit's weights are whole while the next one's are gathered; its gradients are reduced at its end, and the
     reduction's input lives until the next unit has gradients of its own (reduce_scatter_max_input_buffers 1)."""
     came: Gone = Gone(GATHERED, script.turn)
@@ -227,7 +227,9 @@ def _backward(script: Script, sizes: Sizes, units: Units, ends: Ends | None = No
         reduced = units.first[stack]
 
 
-def _arrival(sizes: Sizes, unit: Unit, behind: Unit | None, arrived: Gone, pending: Unit | None) -> list[Line]:
+def _arrival(
+    sizes: Sizes, unit: FsdpUnit, behind: FsdpUnit | None, arrived: Gone, pending: FsdpUnit | None
+) -> list[Line]:
     """pre_backward. Without a prefetch the own weights are gathered here, with nothing left of that but themselves."""
     layout = sizes.layout
     there = not layout.reshard or (sizes.flat and layout.prefetch)  # never freed, or gathered in place ahead of time
@@ -237,7 +239,7 @@ def _arrival(sizes: Sizes, unit: Unit, behind: Unit | None, arrived: Gone, pendi
     return [mine, *gone, *_ahead(sizes, behind, NEXT_CAST), Born(held, "", REDUCE)]
 
 
-def _reduction(script: Script, edit: Edit, block: int, sizes: Sizes, unit: Unit) -> list[Line]:
+def _reduction(script: TapeEdits, edit: TapeEdit, block: int, sizes: Sizes, unit: FsdpUnit) -> list[Line]:
     """post_backward: weights are freed, the pending reduction awaited, gradients copied in, reduced, cast."""
     layout = sizes.layout
     lines: list[Line] = []
@@ -262,7 +264,7 @@ def _reduction(script: Script, edit: Edit, block: int, sizes: Sizes, unit: Unit)
     return [*joined, *lines, *reduced]
 
 
-def _reduce(sizes: Sizes, unit: Unit, deaths: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+def _reduce(sizes: Sizes, unit: FsdpUnit, deaths: Sequence[Line]) -> tuple[list[Line], list[Line]]:
     """Births at the tail: version 1's flat gradient, the input, the output, the kept part. The first lines are
     autograd's, which joins the flat gradient while the weights are whole; the others follow once they are freed."""
     output, kept, host = sizes.output(unit), sizes.kept(unit), sizes.layout.offload in ("gradients", "parameters")
@@ -270,11 +272,11 @@ def _reduce(sizes: Sizes, unit: Unit, deaths: Sequence[Line]) -> tuple[list[Line
     joined: list[Line] = [Born(flat, "", REDUCE), *(deaths if flat else ())]
     before: list[Line] = [Born(sizes.reduced(unit), "", REDUCE), *(() if flat else deaths)]
     after: list[Line] = [Born(output, "", REDUCE), Born(kept, "" if host else "g", REDUCE), Gone(2, tail=True)]
-    end: list[Line] = [Gone(3, tail=True)] if host else [Added(3)]
+    end: list[Line] = [Gone(3, tail=True)] if host else [AddedStorage(3)]
     return joined, [*before, *after, *end, Gone(0, tail=True), Gone(1, tail=True)]
 
 
-def _root_ends(script: Script, sizes: Sizes, units: Units) -> None:
+def _root_ends(script: TapeEdits, sizes: Sizes, units: Units) -> None:
     whole: Line = Gone(UNSHARDED, script.front)
     if not script.trains:
         script.last.heads[0].append(whole)
@@ -290,7 +292,7 @@ def _root_ends(script: Script, sizes: Sizes, units: Units) -> None:
     script.last.tails[0] = lines
 
 
-def _own(script: Script, made: Made, layout: Layout, cast: bool) -> None:
+def _own(script: TapeEdits, made: MadeLaw, layout: ShardLayout, cast: bool) -> None:
     """The tape's own tokens: unsharded gradients are added nowhere; casts that autocast would make are not made where
     the weights are gathered in that type, and gradients are born in it. A tape of weights in that type has no casts."""
     stored = weight_sizes(made, 4)

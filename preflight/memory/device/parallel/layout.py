@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from preflight.memory.device.parallel.options import Options, WrongOption
+from preflight.memory.device.parallel.options import ShardingOptions, WrongOption
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardLayout:
     """One layout, with every setting decided.
 
     `scheme`: none, ddp, fsdp1, fsdp2, zero1, zero2 or zero3; `offload`: none, gradients, optimizer or parameters.
@@ -36,7 +36,7 @@ class Layout:
     sequence_parallel: bool = False
     whole_vocabulary: bool = False
     last: bool = False
-    options: Options = field(default_factory=lambda: Options({}))
+    options: ShardingOptions = field(default_factory=lambda: ShardingOptions({}))
     hidden: int | None = None
     """The model's width, once it is known."""
     packed: float | None = None
@@ -61,8 +61,8 @@ class Layouts:
     """`ranks`: the ranks of the expected layout that may be the fullest (a pipeline's first and last stage).
     `alternatives`: layouts that are possible too, since settings are not stated; they widen the interval."""
 
-    ranks: tuple[Layout, ...]
-    alternatives: tuple[Layout, ...] = ()
+    ranks: tuple[ShardLayout, ...]
+    alternatives: tuple[ShardLayout, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -72,7 +72,7 @@ def layouts(job: Job) -> Layouts | Unknown:
     if p.strategy is None:
         return missing("parallel.strategy")
     try:
-        options = Options(p.options)
+        options = ShardingOptions(p.options)
     except WrongOption as error:
         return Unknown(str(error), Cause.invalid)
     for name, value in (("tensor", p.tensor), ("pipeline", p.pipeline), ("offload", p.offload)):
@@ -95,19 +95,19 @@ def layouts(job: Job) -> Layouts | Unknown:
         )
     data = ranks // (tensor * pipeline)
     shards = min(options.count("shard_group") or data, data)
-    base = Layout(
+    base = ShardLayout(
         p.strategy, ranks, data, shards, tensor, pipeline, offload, job.train.grad_accum or 1, options=options
     )
     return _with_scheme(job, base)
 
 
-def _alone(offload: str, options: Options) -> Layouts | Unknown:
+def _alone(offload: str, options: ShardingOptions) -> Layouts | Unknown:
     if offload == "parameters":
         return Unknown("parallel.offload parameters: weights on the host need FSDP or ZeRO-3", Cause.not_possible)
-    return Layouts((Layout(offload=offload, options=options),))
+    return Layouts((ShardLayout(offload=offload, options=options),))
 
 
-def _with_scheme(job: Job, base: Layout) -> Layouts | Unknown:
+def _with_scheme(job: Job, base: ShardLayout) -> Layouts | Unknown:
     if base.scheme == "fsdp":
         found = _fsdp(job, base)
     elif base.scheme.startswith("zero") or base.offload == "none":
@@ -119,7 +119,7 @@ def _with_scheme(job: Job, base: Layout) -> Layouts | Unknown:
     return _cut(found)
 
 
-def _fsdp(job: Job, base: Layout) -> Layouts:
+def _fsdp(job: Job, base: ShardLayout) -> Layouts:
     """FSDP's version, what it casts to and whether micro-batches reduce are often said nowhere: each is then another
     layout. Expected are version 2, whose place version 1 is giving up; the policy of accelerate (weights and
     reduction in the precision of the mixed training); reducing after every micro-batch, as without no_sync."""
@@ -137,7 +137,7 @@ def _fsdp(job: Job, base: Layout) -> Layouts:
         reduce_bytes=reduce,
         defer=bool(options.flag("no_sync")),
     )
-    alternatives: list[Layout] = []
+    alternatives: list[ShardLayout] = []
     notes: list[str] = []
     if version is None:
         alternatives.append(replace(first, scheme="fsdp1"))
@@ -178,7 +178,7 @@ def _cut(found: Layouts) -> Layouts:
     return Layouts(ranks, alternatives, notes)
 
 
-def kept(layout: Layout) -> tuple[float, float, float]:
+def kept(layout: ShardLayout) -> tuple[float, float, float]:
     """Shares of all weights, gradients and optimizer states that one rank keeps, for a model that has no law (the
     table of stages in Rajbhandari et al., 2020, figure 1)."""
     cut = 1 / (layout.tensor * layout.pipeline)

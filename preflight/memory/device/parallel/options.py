@@ -54,7 +54,7 @@ class WrongOption(ValueError):
 
 
 @dataclass(frozen=True)
-class Options:
+class ShardingOptions:
     """The checked options of one job, with the library's defaults."""
 
     given: Mapping[str, object]

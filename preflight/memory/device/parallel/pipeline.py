@@ -14,32 +14,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from preflight.memory.device.law.expand import expand
-from preflight.memory.device.law.made import Made, Parameters
+from preflight.memory.device.law.made import MadeLaw, Parameters
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape, Token
-from preflight.memory.device.parallel.edit import NOTHING, Born, Gone, Script
-from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.parallel.edit import NOTHING, Born, Gone, TapeEdits
+from preflight.memory.device.parallel.layout import ShardLayout
 
 
-def stage_dims(dims: Mapping[str, int], made: Made, layout: Layout) -> dict[str, int]:
+def stage_dims(dims: Mapping[str, int], made: MadeLaw, layout: ShardLayout) -> dict[str, int]:
     """The layers of one stage: those of every stack, divided, the larger share where they do not divide."""
     depths = set(made.tape.depths.values())
     return {name: -(-value // layout.pipeline) if name in depths else value for name, value in dims.items()}
 
 
-def in_flight(layout: Layout) -> int:
+def in_flight(layout: ShardLayout) -> int:
     """Micro-batches whose activations the stage keeps at once."""
     return 1 if layout.last else min(layout.pipeline, layout.accumulates)
 
 
-def stage(made: Made, layout: Layout) -> Made:
+def stage(made: MadeLaw, layout: ShardLayout) -> MadeLaw:
     """The model of one end: without the head's logits, or without the embedding. Tied tables lie at both ends."""
     if layout.pipeline == 1:
         return made
-    return Made(_without_other_end(made.tape, layout), _parameters(made.parameters, layout))
+    return MadeLaw(_without_other_end(made.tape, layout), _parameters(made.parameters, layout))
 
 
-def _parameters(p: Parameters, layout: Layout) -> Parameters:
+def _parameters(p: Parameters, layout: ShardLayout) -> Parameters:
     tables = [n for n, (size, _, _) in enumerate(p.outside) if _names(size) & {"V"}]
     gone = set() if len(tables) < 2 else {tables[0] if layout.last else tables[-1]}
     return replace(p, outside=tuple(row for n, row in enumerate(p.outside) if n not in gone))
@@ -49,10 +49,10 @@ def _names(size: Size) -> set[str]:
     return {name for _, monomial in size for name, _ in monomial}
 
 
-def _without_other_end(tape: Tape, layout: Layout) -> Tape:
+def _without_other_end(tape: Tape, layout: ShardLayout) -> Tape:
     """Births outside of layers that belong to the other end come to nothing. The head's lie between the last pass
     forward and the first one backward; what layers hand over (no vocabulary in it, no gradient) stays."""
-    script = Script(tape)
+    script = TapeEdits(tape)
     passes = [n for n, item in enumerate(tape.items) if item.computes]
     forward = [n for n in passes if not tape.items[n].down]
     backward = [n for n in passes if tape.items[n].down]
@@ -92,7 +92,7 @@ def with_others(tape: Tape, size: Size) -> Tape:
     """The tape with what the other micro-batches in flight keep, throughout."""
     if not size:
         return tape
-    script = Script(tape)
+    script = TapeEdits(tape)
     script.front.heads[0] = [Born(size, "", "micro-batches in flight")]
     script.last.heads[0] = [Gone(0, script.front)]
     return script.done()

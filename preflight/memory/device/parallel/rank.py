@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.memory.device.law.law import Laws
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import NotRegular, Tape
 from preflight.memory.device.law.workload import Resolved, Storage
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import ddp, fsdp, pipeline, tensor, zero
-from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.parallel.layout import ShardLayout
 from preflight.memory.device.parallel.units import Units, cut, units
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
@@ -31,7 +31,7 @@ PACKED = 0.5
 
 
 @dataclass(frozen=True)
-class Rank:
+class DeviceRank:
     """One rank, as an estimate needs it.
 
     `rows`: (elements, bytes per element, trainable) of each weight's storage here. `gradients`: bytes of gradients
@@ -39,7 +39,7 @@ class Rank:
     over here; `step`: held at its beginning, in addition to each of its waves.
     """
 
-    layout: Layout
+    layout: ShardLayout
     laws: Laws
     dims: Mapping[str, int]
     rows: tuple[tuple[int, float, bool], ...]
@@ -68,7 +68,7 @@ class Rank:
         return Step(states, waves)
 
 
-def view(job: Job, layout: Layout) -> Job:
+def view(job: Job, layout: ShardLayout) -> Job:
     """The job as one process runs it: DeepSpeed casts the model to 16 bits instead of using autocast
     (runtime/engine.py, _configure_distributed_model; accelerate leaves it to that: accelerator.py, native_amp)."""
     precision = job.train.precision or ""
@@ -78,7 +78,9 @@ def view(job: Job, layout: Layout) -> Job:
     return job.model_copy(update={"train": job.train.model_copy(update=cast)})
 
 
-def rank_of(layout: Layout, resolved: Resolved, laws: Laws, rows: Sequence[tuple[int, float, bool]]) -> Rank | Unknown:
+def rank_of(
+    layout: ShardLayout, resolved: Resolved, laws: Laws, rows: Sequence[tuple[int, float, bool]]
+) -> DeviceRank | Unknown:
     """One rank under a layout. `rows`: the whole model's parameters, as Parameters.sizes gives them."""
     dims = tensor.divided(resolved.all_dims, resolved.family, layout)
     if isinstance(dims, Unknown):
@@ -119,20 +121,24 @@ def _cuts(quantized: QuantizedWeights) -> bool:
     return quantized.type == "4bit" or (quantized.type in ("gptq", "awq") and quantized.bits != 8)
 
 
-def derive(rank: Rank, laws: Laws) -> Laws:
+def derive(rank: DeviceRank, laws: Laws) -> Laws:
     """The same rank's law of another kind of step (validation, generation). Raises NotRegular."""
     return _derived(laws, rank.layout, rank.dims)
 
 
-def _alone(layout: Layout, laws: Laws, dims: Mapping[str, int], rows: Sequence[tuple[int, float, bool]]) -> Rank:
+def _alone(
+    layout: ShardLayout, laws: Laws, dims: Mapping[str, int], rows: Sequence[tuple[int, float, bool]]
+) -> DeviceRank:
     trainable = [(n, int(size)) for n, size, trains in rows if trains]
     own = laws if layout.offload != "gradients" else _derived(laws, layout, dims)
     gradients = 0 if layout.offload == "gradients" else sum(n * size for n, size in trainable)
     owned = () if layout.offload == "optimizer" else tuple(trainable)
-    return Rank(layout, own, dims, tuple(rows), (), gradients, owned, ())
+    return DeviceRank(layout, own, dims, tuple(rows), (), gradients, owned, ())
 
 
-def _replicated(layout: Layout, laws: Laws, dims: Mapping[str, int], whole: Sequence[tuple[int, float, bool]]) -> Rank:
+def _replicated(
+    layout: ShardLayout, laws: Laws, dims: Mapping[str, int], whole: Sequence[tuple[int, float, bool]]
+) -> DeviceRank:
     """Every rank of the data-parallel group has everything: DDP, or tensor and pipeline parallelism alone."""
     trainable = [(n, int(size)) for n, size, trains in whole if trains]
     buckets = ddp.bucket_bytes(trainable, layout) if layout.scheme == "ddp" else []
@@ -141,10 +147,10 @@ def _replicated(layout: Layout, laws: Laws, dims: Mapping[str, int], whole: Sequ
     gradients = 0 if gone else sum(n * size for n, size in trainable)
     owned = () if layout.offload == "optimizer" else tuple(trainable)
     held = tuple(Storage(size, "gradients") for size in buckets)
-    return Rank(layout, laws, dims, tuple(whole), held, gradients, owned, ())
+    return DeviceRank(layout, laws, dims, tuple(whole), held, gradients, owned, ())
 
 
-def _fsdp(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units) -> Rank:
+def _fsdp(layout: ShardLayout, laws: Laws, dims: Mapping[str, int], held: Units) -> DeviceRank:
     ways, sizes = layout.shards, fsdp.Sizes(layout)
     rows = [row for unit in held.all for row in unit.params]
     parts = [(-(-n // ways) if size >= 1 or size == layout.packed else n, size, trains) for n, size, trains in rows]
@@ -160,12 +166,12 @@ def _fsdp(layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units) -> R
     else:
         gradients = sum(sizes.kept(unit) for unit in held.all) if layout.offload in ("none", "optimizer") else 0
     owned = () if layout.offload in ("optimizer", "parameters") else tuple((n, int(s)) for n, s, t in parts if t)
-    return Rank(layout, laws, dims, () if away else tuple(parts), (), gradients, owned, ())
+    return DeviceRank(layout, laws, dims, () if away else tuple(parts), (), gradients, owned, ())
 
 
 def _zero(
-    layout: Layout, laws: Laws, dims: Mapping[str, int], held: Units, whole: Sequence[tuple[int, float, bool]]
-) -> Rank:
+    layout: ShardLayout, laws: Laws, dims: Mapping[str, int], held: Units, whole: Sequence[tuple[int, float, bool]]
+) -> DeviceRank:
     width = max((int(size) for _, size, trains in whole if trains), default=2)
     buckets = zero.buckets(held, layout, width)
     rows = tuple((size, 1, False) for size in zero.weights(held, layout))
@@ -179,7 +185,7 @@ def _zero(
     if zero.keeps_gradients(layout):
         gradients = sum(n * int(size) for n, size, trains in whole if trains)
         step = (*step, buckets.bucket, buckets.partition)
-    return Rank(layout, laws, dims, rows, tuple(k for k in kept if k.nbytes), gradients, owned, step)
+    return DeviceRank(layout, laws, dims, rows, tuple(k for k in kept if k.nbytes), gradients, owned, step)
 
 
 def _hidden(dims: Mapping[str, int]) -> int | None:
@@ -194,18 +200,18 @@ def _hidden(dims: Mapping[str, int]) -> int | None:
 _LAWS: BoundedCache[Laws] = BoundedCache(64)
 
 
-def _derived(laws: Laws, layout: Layout, dims: Mapping[str, int]) -> Laws:
+def _derived(laws: Laws, layout: ShardLayout, dims: Mapping[str, int]) -> Laws:
     """The derived laws, kept while the same job is looked at with other batches and lengths."""
     fixed = tuple(sorted((name, value) for name, value in dims.items() if name not in LENGTHS))
 
     def derived() -> Laws:
         tape = _both(laws.made, layout, dims)
-        return laws if tape is laws.made.tape else Laws.of(Made(tape, laws.made.parameters), laws.shipped)
+        return laws if tape is laws.made.tape else Laws.of(MadeLaw(tape, laws.made.parameters), laws.shipped)
 
     return _LAWS.get(laws, (repr(layout), fixed), derived)
 
 
-def _both(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
+def _both(whole: MadeLaw, layout: ShardLayout, dims: Mapping[str, int]) -> Tape:
     """The rank's tape, and the one that it has at batch 1."""
     one = whole.tape.one
     if one is None:
@@ -215,7 +221,7 @@ def _both(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
     return whole.tape if tape is alone.tape and other is one else replace(tape, one=other)
 
 
-def _tape(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
+def _tape(whole: MadeLaw, layout: ShardLayout, dims: Mapping[str, int]) -> Tape:
     made = pipeline.stage(whole, layout)
     here = units(made, dims)
     if layout.scheme.startswith("fsdp"):
@@ -225,14 +231,14 @@ def _tape(whole: Made, layout: Layout, dims: Mapping[str, int]) -> Tape:
         tape = zero.rank_tape(made, here, layout, zero.buckets(here, layout, width))
     else:
         tape = ddp.rank_tape(made, layout)
-    tape = tensor.rank_tape(Made(tape, made.parameters), layout)
+    tape = tensor.rank_tape(MadeLaw(tape, made.parameters), layout)
     extra = _gathered(whole, layout)
     if layout.pipeline > 1 and any(item.phase == "backward" for item in tape.items):
         extra = _plus(extra, _times(pipeline.saved(tape, dims), pipeline.in_flight(layout) - 1))
     return pipeline.with_others(tape, extra)
 
 
-def _gathered(made: Made, layout: Layout) -> Size:
+def _gathered(made: MadeLaw, layout: ShardLayout) -> Size:
     if layout.tensor == 1 or not layout.sequence_parallel:
         return ()
     stored = max((int(size) for _, size, _ in made.parameters.outside), default=4)

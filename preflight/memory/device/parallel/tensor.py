@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
-from preflight.memory.device.parallel.edit import Born, Gone, Script
-from preflight.memory.device.parallel.layout import Layout
+from preflight.memory.device.parallel.edit import Born, Gone, TapeEdits
+from preflight.memory.device.parallel.layout import ShardLayout
 from preflight.vocabulary.values import Cause, Unknown
 
 DIVIDED = ("a", "k", "f", "V")
@@ -29,7 +29,7 @@ DIVIDED = ("a", "k", "f", "V")
 LOSS = "parallel loss"
 
 
-def divided(dims: Mapping[str, int], family: Family | None, layout: Layout) -> dict[str, int] | Unknown:
+def divided(dims: Mapping[str, int], family: Family | None, layout: ShardLayout) -> dict[str, int] | Unknown:
     """The dimensions of one rank's share, or why the formulas do not show which sizes are divided."""
     ways = layout.tensor
     if ways == 1:
@@ -50,7 +50,7 @@ def divided(dims: Mapping[str, int], family: Family | None, layout: Layout) -> d
     return {**dims, **{name: max(1, -(-dims[name] // ways)) for name in names}}
 
 
-def rank_tape(made: Made, layout: Layout) -> Tape:
+def rank_tape(made: MadeLaw, layout: ShardLayout) -> Tape:
     """One more tensor of fp32 logits in torch's parallel loss; with sequence parallelism, terms of a length that carry
     no divided dimension are divided."""
     tape = made.tape
@@ -65,7 +65,7 @@ def rank_tape(made: Made, layout: Layout) -> Tape:
 
 def _written_out(tape: Tape) -> Tape:
     """The loss's backward with one more tensor of the logits in fp32, until the block of the loss is over."""
-    script = Script(tape)
+    script = TapeEdits(tape)
     for edit in script.edits:
         if edit.item.phase != "backward" or edit.item.stack is not None:
             continue

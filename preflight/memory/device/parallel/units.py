@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from preflight.memory.device.law.made import Made, ParameterRow
+from preflight.memory.device.law.made import MadeLaw, ParameterRow
 from preflight.memory.device.law.sizes import Size, evaluate
 
 
@@ -39,7 +39,7 @@ LEAST_FLOAT = 2
 
 
 @dataclass(frozen=True)
-class Unit:
+class FsdpUnit:
     """Parameters that are whole at the same time: (elements, bytes per element as stored, trainable)."""
 
     params: tuple[tuple[int, float, bool], ...]
@@ -75,18 +75,18 @@ class Unit:
 class Units:
     """The units of a model at its dimensions."""
 
-    root: Unit
-    first: Mapping[str, Unit]
+    root: FsdpUnit
+    first: Mapping[str, FsdpUnit]
     """Layer 0 of each stack, which may have additional parameters (T5's relative positions)."""
-    layer: Mapping[str, Unit]
+    layer: Mapping[str, FsdpUnit]
     depth: Mapping[str, int]
 
-    def of(self, stack: str, block: int) -> Unit:
+    def of(self, stack: str, block: int) -> FsdpUnit:
         """The unit of the layer that block 0 to 4 of a tape's pass represents."""
         return self.first[stack] if block == 0 else self.layer[stack]
 
     @property
-    def all(self) -> list[Unit]:
+    def all(self) -> list[FsdpUnit]:
         """Every unit, as often as there are layers."""
         found = [self.root]
         for stack, count in self.depth.items():
@@ -94,24 +94,24 @@ class Units:
         return found
 
 
-def units(made: Made, dims: Mapping[str, int]) -> Units:
+def units(made: MadeLaw, dims: Mapping[str, int]) -> Units:
     """The units of a law's model: a layer each, as transformers' wrapping by layer class does, and the rest."""
     p = made.parameters
 
     def at(rows: tuple[ParameterRow, ...]) -> tuple[tuple[int, float, bool], ...]:
         return tuple((evaluate(size, dims), nbytes, trains) for size, nbytes, trains in rows)
 
-    layer = {stack: Unit(at(rows)) for stack, rows in p.layer.items()}
-    first = {stack: Unit((*at(p.first.get(stack, ())), *layer[stack].params)) for stack in layer}
+    layer = {stack: FsdpUnit(at(rows)) for stack, rows in p.layer.items()}
+    first = {stack: FsdpUnit((*at(p.first.get(stack, ())), *layer[stack].params)) for stack in layer}
     depth = {stack: dims[made.tape.depths[stack]] for stack in layer}
-    return Units(Unit(at(p.outside)), first, layer, depth)
+    return Units(FsdpUnit(at(p.outside)), first, layer, depth)
 
 
 def cut(held: Units, packed: float | None) -> Units:
     """The units with what is cut alone, packed weights as the bytes that they are stored in (Layout.packed)."""
 
-    def of(unit: Unit) -> Unit:
-        return Unit(tuple(_stored(row, packed) for row in unit.params if row[1] >= 1 or row[1] == packed))
+    def of(unit: FsdpUnit) -> FsdpUnit:
+        return FsdpUnit(tuple(_stored(row, packed) for row in unit.params if row[1] >= 1 or row[1] == packed))
 
     first = {stack: of(unit) for stack, unit in held.first.items()}
     return Units(of(held.root), first, {stack: of(unit) for stack, unit in held.layer.items()}, held.depth)
@@ -122,7 +122,7 @@ def _stored(row: tuple[int, float, bool], packed: float | None) -> tuple[int, fl
     return (math.ceil(elements * size), 1, trains) if size == packed else row
 
 
-def weight_sizes(made: Made, nbytes: int) -> frozenset[Size]:
+def weight_sizes(made: MadeLaw, nbytes: int) -> frozenset[Size]:
     """The formulas of every parameter's size in `nbytes` per element: what a copy of it in that type measures. Packed
     weights are not cast: what is as large as they are in that type is the dequantised weight of a layer at work."""
     p = made.parameters

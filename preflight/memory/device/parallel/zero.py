@@ -14,11 +14,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.tape import Tape, Token
-from preflight.memory.device.parallel.edit import Added, Born, Gone, Line, Script
-from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.parallel.units import Unit, Units, shard
+from preflight.memory.device.parallel.edit import AddedStorage, Born, Gone, Line, TapeEdits
+from preflight.memory.device.parallel.layout import ShardLayout
+from preflight.memory.device.parallel.units import FsdpUnit, Units, shard
 
 MASTER = 4
 """Bytes per element of master weights, of their gradients and of the optimizer's states: fp32."""
@@ -39,7 +39,7 @@ class Buckets:
     step: tuple[int, ...]
 
 
-def count(layout: Layout, name: str) -> int:
+def count(layout: ShardLayout, name: str) -> int:
     """An option's elements; for "auto", Hugging Face's integration computes them from the model's width (transformers,
     integrations/deepspeed.py, trainer_config_finalize)."""
     width = layout.hidden
@@ -50,14 +50,14 @@ def count(layout: Layout, name: str) -> int:
     return layout.options.count(name) or 0
 
 
-def partition(unit: Unit, ranks: int) -> int:
+def partition(unit: FsdpUnit, ranks: int) -> int:
     """Elements of this rank's part of all trainable parameters, flattened together (stages 1 and 2)."""
     total = sum(n for n, _, trains in unit.params if trains)
     step = ALIGNMENT * ranks
     return -(-total // step) * ALIGNMENT
 
 
-def gathered(units: Units, layout: Layout) -> int:
+def gathered(units: Units, layout: ShardLayout) -> int:
     """Bytes of weights that stage 3 has whole where forward turns into backward, the persistent ones left out.
 
     A parameter is released after its forward unless it is used again within stage3_max_reuse_distance elements: on the
@@ -72,7 +72,7 @@ def gathered(units: Units, layout: Layout) -> int:
     return min(everything, (reuse // 2 + layer + min(ahead, live)) * width)
 
 
-def weights(units: Units, layout: Layout) -> list[int]:
+def weights(units: Units, layout: ShardLayout) -> list[int]:
     """Bytes of each weight's storage that stays on the GPU."""
     found = []
     away = layout.offload == "parameters"
@@ -87,25 +87,25 @@ def weights(units: Units, layout: Layout) -> list[int]:
     return found
 
 
-def _is_cut(size: float, layout: Layout) -> bool:
+def _is_cut(size: float, layout: ShardLayout) -> bool:
     """Whether stage 3 partitions a storage with so many bytes per element: parameters, but not their scales."""
     return size >= 1 or size == layout.packed
 
 
-def _persists(elements: int, layout: Layout) -> bool:
+def _persists(elements: int, layout: ShardLayout) -> bool:
     return elements <= count(layout, "stage3_param_persistence_threshold")
 
 
-def _kept(elements: int, layout: Layout) -> int:
+def _kept(elements: int, layout: ShardLayout) -> int:
     """A parameter's elements on this rank: whole below the threshold; never fewer than a smaller one's."""
     threshold = count(layout, "stage3_param_persistence_threshold")
     return max(shard(elements, layout.shards), min(elements, threshold))
 
 
-def buckets(units: Units, layout: Layout, width: int) -> Buckets:
+def buckets(units: Units, layout: ShardLayout, width: int) -> Buckets:
     """`width`: bytes per element of gradients."""
     o, host = layout.options, layout.offload != "none"
-    everything = Unit(tuple(p for unit in units.all for p in unit.params))
+    everything = FsdpUnit(tuple(p for unit in units.all for p in unit.params))
     trainable = sum(n for n, _, trains in everything.params if trains)
     stage3 = layout.scheme == "zero3"
     own = everything.sharded(layout.shards, trainable=True) if stage3 else partition(everything, layout.shards)
@@ -124,17 +124,17 @@ def buckets(units: Units, layout: Layout, width: int) -> Buckets:
     return Buckets(bucket + (largest * width if host and not stage3 else 0), kept * width, spare, step)
 
 
-def master(units: Units, layout: Layout) -> list[int]:
+def master(units: Units, layout: ShardLayout) -> list[int]:
     """Elements of the tensors that the optimizer steps over: one partition, or stage 3's sub-groups."""
     if layout.offload in ("optimizer", "parameters"):
         return []
-    everything = Unit(tuple(p for unit in units.all for p in unit.params))
+    everything = FsdpUnit(tuple(p for unit in units.all for p in unit.params))
     if layout.scheme != "zero3":
         return [partition(everything, layout.shards)]
     return sub_groups(everything, layout)
 
 
-def sub_groups(unit: Unit, layout: Layout) -> list[int]:
+def sub_groups(unit: FsdpUnit, layout: ShardLayout) -> list[int]:
     """Elements of stage 3's sub-groups on this rank: whole parameters until `sub_group_size` is reached, so that 0
     makes each parameter a group of its own (stage3.py, _create_fp16_sub_groups)."""
     parts = [shard(n, layout.shards) for n, _, trains in unit.params if trains]
@@ -150,10 +150,10 @@ def sub_groups(unit: Unit, layout: Layout) -> list[int]:
     return [*found, group] if group else found
 
 
-def rank_tape(made: Made, units: Units, layout: Layout, held: Buckets) -> Tape:
+def rank_tape(made: MadeLaw, units: Units, layout: ShardLayout, held: Buckets) -> Tape:
     """The tape of one rank. Stage 1 without overlap reduces after backward, from whole gradients; the others as soon as
     a gradient is there, which then lives in the bucket."""
-    script = Script(made.tape)
+    script = TapeEdits(made.tape)
     stage3 = layout.scheme == "zero3"
     script.front.heads[0] = [Born(gathered(units, layout) if stage3 else 0, "w", "all-gather")]
     if script.trains and not keeps_gradients(layout):
@@ -161,13 +161,13 @@ def rank_tape(made: Made, units: Units, layout: Layout, held: Buckets) -> Tape:
             edit.rewrite = copied
         if not stage3:
             script.turn.heads[0] = [Born(held.bucket, "", "reduce bucket"), Born(held.partition, "g", "partition")]
-            script.last.heads[0] = [Gone(0, script.turn), Added(1, script.turn)]
+            script.last.heads[0] = [Gone(0, script.turn), AddedStorage(1, script.turn)]
     ends: list[Line] = [Born(held.spare if script.trains else 0, "", "reduce bucket"), Gone(0, script.front)]
     script.last.tails[0] = [*ends, Gone(0, tail=True)]
     return script.done()
 
 
-def keeps_gradients(layout: Layout) -> bool:
+def keeps_gradients(layout: ShardLayout) -> bool:
     """Whether whole gradients stay until the step."""
     return layout.scheme == "zero1" and not layout.options.flag("overlap_comm") and layout.offload == "none"
 

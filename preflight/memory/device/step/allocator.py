@@ -19,15 +19,15 @@ MIN_LARGE = 10 * MIB
 ROUND_LARGE = 2 * MIB
 
 
-class Block:
+class MemoryBlock:
     """A stretch of a segment."""
 
     __slots__ = ("after", "before", "free", "freed_at", "serial", "size", "small")
 
     def __init__(self, size: int, serial: int, small: bool) -> None:
         self.size, self.serial, self.small = size, serial, small
-        self.before: Block | None = None
-        self.after: Block | None = None
+        self.before: MemoryBlock | None = None
+        self.after: MemoryBlock | None = None
         self.free = False
         self.freed_at = 0
 
@@ -53,13 +53,13 @@ class CachingAllocator:
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.overflow = False
         """Whether `limit` was passed although everything cached had been given back."""
-        self._pools: dict[bool, list[tuple[int, int, Block]]] = {True: [], False: []}
-        self._tails: dict[bool, Block | None] = {True: None, False: None}
+        self._pools: dict[bool, list[tuple[int, int, MemoryBlock]]] = {True: [], False: []}
+        self._tails: dict[bool, MemoryBlock | None] = {True: None, False: None}
         self._serial = 0
         self._requests = 0
         """Large ones so far: the clock of `collect`."""
 
-    def malloc(self, nbytes: int) -> Block:
+    def malloc(self, nbytes: int) -> MemoryBlock:
         size = max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
         small = size <= SMALL
         pool = self._pools[small]
@@ -80,15 +80,15 @@ class CachingAllocator:
             self.peak_allocated = self.allocated
         return block
 
-    def _may_use(self, block: Block, size: int) -> bool:
+    def _may_use(self, block: MemoryBlock, size: int) -> bool:
         assert self.max_split is not None
         if size < self.max_split <= block.size:
             return False
         return size < self.max_split or block.size < size + LARGE_SEGMENT
 
-    def _split(self, block: Block, size: int) -> None:
+    def _split(self, block: MemoryBlock, size: int) -> None:
         self._serial += 1
-        tail = Block(block.size - size, self._serial, block.small)
+        tail = MemoryBlock(block.size - size, self._serial, block.small)
         tail.free, tail.before, tail.after = True, block, block.after
         if block.after is not None:
             block.after.before = tail
@@ -97,7 +97,7 @@ class CachingAllocator:
         block.after, block.size = tail, size
         insort(self._pools[block.small], (tail.size, tail.serial, tail))
 
-    def _reserve(self, size: int, small: bool) -> Block:
+    def _reserve(self, size: int, small: bool) -> MemoryBlock:
         if self.collect is not None and self.reserved > self.collect:
             self._collect(self.reserved - self.collect)
         if self.expandable:
@@ -110,9 +110,9 @@ class CachingAllocator:
             self.overflow |= self.reserved + segment > self.limit
         self._grow(segment)
         self._serial += 1
-        return Block(segment, self._serial, small)
+        return MemoryBlock(segment, self._serial, small)
 
-    def _extend(self, size: int, small: bool) -> Block:
+    def _extend(self, size: int, small: bool) -> MemoryBlock:
         """Grow the pool's one segment at its end, from the free block there if there is one."""
         page = SMALL_SEGMENT if small else LARGE_SEGMENT
         tail = self._tails[small]
@@ -127,7 +127,7 @@ class CachingAllocator:
             tail.size += more
             return tail
         self._serial += 1
-        block = Block(more, self._serial, small)
+        block = MemoryBlock(more, self._serial, small)
         block.before = tail
         if tail is not None:
             tail.after = block
@@ -171,7 +171,7 @@ class CachingAllocator:
         """torch.cuda.empty_cache()."""
         self._give_back()
 
-    def free(self, block: Block) -> None:
+    def free(self, block: MemoryBlock) -> None:
         pool = self._pools[block.small]
         self.allocated -= block.size
         before, after = block.before, block.after

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from preflight.memory.device.law.made import Weight
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.quantization import whole as quantised_at
-from preflight.memory.device.step.allocator import Block
+from preflight.memory.device.step.allocator import MemoryBlock
 from preflight.memory.device.step.replay import Replay
 
 LOADED = 2
@@ -43,7 +43,7 @@ def load(
         replay.hold([size for size in sizes for _ in range(copies) if size], "weights", "load")
         return
     whole = quantised_at(quantization)
-    waiting: list[tuple[list[tuple[Block, int]], int]] = []
+    waiting: list[tuple[list[tuple[MemoryBlock, int]], int]] = []
     for elements, each, trains in rows:
         size = math.ceil(elements * each * share)
         if trains:

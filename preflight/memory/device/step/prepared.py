@@ -9,7 +9,7 @@ from preflight.memory.device.law.adapters import CONTROLNET
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import Weight
 from preflight.memory.device.law.workload import Resolved
-from preflight.memory.device.parallel import Rank
+from preflight.memory.device.parallel import DeviceRank
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.notation import NEWEST, release
@@ -31,7 +31,7 @@ class PreparedJob:
     parameters: tuple[Weight, ...]
     buffers: int
     optimizer: Step
-    rank: Rank
+    rank: DeviceRank
     """The share of this GPU, if several share the job."""
     peers: tuple[PreparedJob, ...] = ()
     """Other ranks of the job that may be fuller (the last stage of a pipeline)."""

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from preflight.memory.device.law.alignment import aligned, events_at
 from preflight.memory.device.law.law import KEPT, PARTS, Peak, part_of
 from preflight.memory.device.law.tape import WORKSPACE, Tape
-from preflight.memory.device.step.allocator import Block, CachingAllocator
+from preflight.memory.device.step.allocator import CachingAllocator, MemoryBlock
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.estimates import ALL_PARTS
 from preflight.vocabulary.optimizer import Step
@@ -169,10 +169,10 @@ class Replay:
         self.peak = 0
         self.peak_parts = list(self.live)
         self.peak_phase = "load"
-        self._gradients: list[tuple[Block, int]] = []
-        self._outputs: list[tuple[Block, int, str]] = []
+        self._gradients: list[tuple[MemoryBlock, int]] = []
+        self._outputs: list[tuple[MemoryBlock, int, str]] = []
 
-    def hold(self, sizes: Sequence[int], part: str, phase: str) -> list[tuple[Block, int]]:
+    def hold(self, sizes: Sequence[int], part: str, phase: str) -> list[tuple[MemoryBlock, int]]:
         """Allocate storages that stay."""
         index = _PART[part]
         held = []
@@ -183,7 +183,7 @@ class Replay:
         self._note(phase)
         return held
 
-    def drop(self, held: Sequence[tuple[Block, int]]) -> None:
+    def drop(self, held: Sequence[tuple[MemoryBlock, int]]) -> None:
         """Free storages again."""
         for block, index in held:
             self.live[index] -= block.size
@@ -206,7 +206,7 @@ class Replay:
         """One step. `accumulated`: gradients exist already, so new ones die when they are added. `benchmarking`: cuDNN
         tries its algorithms before each convolution and gives the cache back. Outputs of the step before
         that are still held are freed when the model returns again."""
-        blocks: list[Block | None] = [None] * len(segment.sizes)
+        blocks: list[MemoryBlock | None] = [None] * len(segment.sizes)
         for phase, kinds, numbers in segment.order:
             if self._outputs and phase in (RETURNED, "backward"):
                 self.forget_outputs("o" if phase == RETURNED else KEPT)
@@ -231,7 +231,7 @@ class Replay:
         phase: str,
         kinds: bytes,
         numbers: tuple[int, ...],
-        blocks: list[Block | None],
+        blocks: list[MemoryBlock | None],
         accumulated: bool,
         _: bool,
     ) -> None:
@@ -263,7 +263,7 @@ class Replay:
         phase: str,
         kinds: bytes,
         numbers: tuple[int, ...],
-        blocks: list[Block | None],
+        blocks: list[MemoryBlock | None],
         accumulated: bool,
         benchmarking: bool,
     ) -> None:

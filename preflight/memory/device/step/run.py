@@ -13,7 +13,7 @@ from preflight.memory.device.step.effects import EFFECTS
 from preflight.memory.device.step.loading import load
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Phase, Replay, Replayed, Segment
-from preflight.vocabulary.estimates import Moment
+from preflight.vocabulary.estimates import StepMoment
 
 MIB = 2**20
 MOST_POINTS = 400
@@ -142,19 +142,19 @@ class Recorder:
     """Records the allocated bytes of a replay after every event, while `on`."""
 
     def __init__(self) -> None:
-        self.moments: list[Moment] = []
+        self.moments: list[StepMoment] = []
         self.on = False
 
     def note(self, phase: str, allocated: int, reserved: int, parts: Sequence[int]) -> None:
         if self.on:
-            self.moments.append(Moment(phase, allocated, reserved, tuple(parts)))
+            self.moments.append(StepMoment(phase, allocated, reserved, tuple(parts)))
 
 
-def thinned(moments: Sequence[Moment], most: int = MOST_POINTS) -> tuple[Moment, ...]:
+def thinned(moments: Sequence[StepMoment], most: int = MOST_POINTS) -> tuple[StepMoment, ...]:
     """At most about `most` moments, in order: of each stretch of one phase its highest and its lowest, so that no peak
     is lost."""
     width = max(1, 2 * len(moments) // max(most, 2))
-    kept: list[Moment] = []
+    kept: list[StepMoment] = []
     start = 0
     while start < len(moments):
         end = start + 1

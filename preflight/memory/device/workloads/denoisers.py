@@ -14,7 +14,7 @@ from preflight.memory.device.fit.make import CHECK_LAYERS
 from preflight.memory.device.law.adapters import CONTROLNET, Adapters
 from preflight.memory.device.law.made import Depth, Weight
 from preflight.memory.device.law.setup import Setup, with_kernel
-from preflight.memory.device.law.workload import Asked, Config, ExtraPhase, Resolved
+from preflight.memory.device.law.workload import Config, ExtraPhase, Resolved, WorkloadRequest
 from preflight.memory.device.workloads import generated_images
 from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
 from preflight.memory.device.workloads.pipelines import DENOISER, Companion, companions, data, pipeline
@@ -69,11 +69,11 @@ class Denoiser(OwnStep):
     """Whether a ControlNet is trained instead of the denoiser."""
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return is_denoiser(asked.known_as)
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         job, architecture, config = asked.job, asked.known_as, asked.config
         if job.train.batch_size is not None and job.train.quantization.type not in (None, "none"):
             return Unknown("train.quantization of a denoiser has no law", Cause.not_modelled)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.law.workload import Resolved, WorkloadRequest
 from preflight.memory.device.workloads.own_step import OwnStep, begin, digest, without_mask
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
@@ -55,7 +55,7 @@ class Detector(OwnStep):
     winograd: bool
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return cls.target_of(asked.known_as) is not None
 
     @classmethod
@@ -64,7 +64,7 @@ class Detector(OwnStep):
         return name if known else None
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         config = config_of(asked.known_as)
         if config is None:
             return Unknown(

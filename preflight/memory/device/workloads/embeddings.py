@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from preflight.memory.device.fit import pairwise_loss
 from preflight.memory.device.fit.make import PROBE_LAYERS
-from preflight.memory.device.law.made import Depth, Made, Runner
+from preflight.memory.device.law.made import Depth, MadeLaw, Runner
 from preflight.memory.device.law.setup import with_kernel
-from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.law.workload import Resolved, WorkloadRequest
 from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
@@ -55,11 +55,11 @@ class Embedder(OwnStep):
     """Texts that run at a time under a cached loss."""
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return asked.task == "contrastive" and SAME_EVENTS.get(asked.known_as, asked.known_as) in DEFAULTS
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         train, config = asked.job.train, asked.config
         architecture = SAME_EVENTS.get(asked.known_as, asked.known_as)
         counts = _counts(asked.job)
@@ -106,7 +106,7 @@ class Embedder(OwnStep):
     def free(self) -> tuple[str, ...]:
         return ("b", "s")
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
         return pairwise_loss.make_texts(resolved, kind, run, self.mini)
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
-from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.store import image_path
-from preflight.memory.device.law.workload import Asked, Resolved, Workload
+from preflight.memory.device.law.workload import Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads.own_step import begin, without_mask
 from preflight.vocabulary.values import Unknown
 
@@ -50,11 +50,11 @@ class ImageModel(Workload):
     image_size: int
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return asked.target is not None
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         train, target = asked.job.train, asked.known_as
         setup = begin(asked)
         if isinstance(setup, Unknown):
@@ -97,7 +97,7 @@ class ImageModel(Workload):
     def convolutional(self) -> bool:
         return True
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
         return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
 
 

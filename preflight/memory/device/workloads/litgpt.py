@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import can_trace
-from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import Likeness
-from preflight.memory.device.law.workload import Asked, Config, Resolved, Workload
+from preflight.memory.device.law.workload import Config, Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads.own_step import begin
 from preflight.memory.device.workloads.remote_code import likened
 from preflight.vocabulary.job import Job
@@ -52,11 +52,11 @@ class LitGpt(Workload):
     adapted: bool
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return _described(asked) is not None and can_trace(asked.tracing)
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         config, train = _described(asked), asked.job.train
         assert config is not None
         setup = begin(asked, "seq_len")
@@ -86,11 +86,11 @@ class LitGpt(Workload):
         """
         return ("b",) if self.adapted else ()
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
         return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
 
 
-def _described(asked: Asked) -> dict[str, Any] | None:
+def _described(asked: WorkloadRequest) -> dict[str, Any] | None:
     """The description of litgpt's model for a job; None where the job does not run litgpt."""
     if "litgpt" not in asked.job.software:
         return None

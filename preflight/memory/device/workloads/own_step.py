@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from preflight.memory.device.law.setup import Setup, setup_of
-from preflight.memory.device.law.workload import Asked, Config, Workload
+from preflight.memory.device.law.workload import Config, Workload, WorkloadRequest
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 
@@ -36,7 +36,7 @@ class OwnStep(Workload, Protocol):
         return {}
 
 
-def begin(asked: Asked, *needs: str, adapts: bool = True, freezes: bool = True) -> Setup | Unknown:
+def begin(asked: WorkloadRequest, *needs: str, adapts: bool = True, freezes: bool = True) -> Setup | Unknown:
     """Checks a job and gives its setup. `needs`: fields of train that must be stated, each with what it counts.
     `adapts`: there are laws with gradient checkpointing and adapters; `freezes`: and with frozen parts."""
     train = asked.job.train

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from preflight.memory.device.fit import pairwise_loss
-from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import with_kernel
-from preflight.memory.device.law.workload import Asked, Config, Resolved
+from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
 from preflight.memory.device.workloads import perception_table as table
 from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
 from preflight.vocabulary.job import Job
@@ -46,11 +46,11 @@ class Perception(OwnStep):
     """Every length that a law is of, and not a function of."""
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return table.chosen(asked.known_as.replace("_", "-"), asked.task, ()) is not None
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         job, config = asked.job, asked.config
         architecture = asked.known_as.replace("_", "-")
         stated = config.get("architectures") or ()
@@ -101,7 +101,7 @@ class Perception(OwnStep):
     def convolutional(self) -> bool:
         return self.architecture not in table.WITHOUT_CONVOLUTIONS
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made | None:
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw | None:
         if self.recipe in table.WITH_OBJECTS:
             return pairwise_loss.make(resolved, kind, run, self.recipe == FIRST_STEP)
         return None

@@ -10,7 +10,7 @@ from functools import lru_cache
 from inspect import getattr_static
 from typing import cast
 
-from preflight.memory.device.law.workload import Asked, Workload
+from preflight.memory.device.law.workload import Workload, WorkloadRequest
 from preflight.memory.device.workloads.denoisers import Denoiser
 from preflight.memory.device.workloads.detectors import Detector
 from preflight.memory.device.workloads.embeddings import Embedder
@@ -66,7 +66,7 @@ def _added() -> tuple[type[Workload], ...]:
     return tuple(distinct(found, {kind.kind for kind in KINDS}, "the kind of model").values())
 
 
-def kind_of(asked: Asked) -> type[Workload]:
+def kind_of(asked: WorkloadRequest) -> type[Workload]:
     """The kind of a model."""
     return next(kind for kind in kinds() if kind.knows(asked))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.memory.device.law.attention import window
 from preflight.memory.device.law.setup import Likeness, Terms
-from preflight.memory.device.law.workload import Asked, Config
+from preflight.memory.device.law.workload import Config, WorkloadRequest
 from preflight.memory.device.workloads.own_step import undescribed
 from preflight.vocabulary.values import Unknown
 
@@ -188,7 +188,7 @@ class Likened:
     reach: int | None
 
 
-def likened(asked: Asked) -> Likened | Unknown:
+def likened(asked: WorkloadRequest) -> Likened | Unknown:
     """The model of transformers whose law a job's model uses, or the reason why there is none."""
     architecture, config = asked.architecture, asked.config
     like = likeness(architecture, config)

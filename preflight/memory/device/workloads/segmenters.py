@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.law.workload import Resolved, WorkloadRequest
 from preflight.memory.device.workloads.own_step import OwnStep, begin, digest, without_mask
 from preflight.vocabulary.values import Unknown
 
@@ -46,11 +46,11 @@ class Segmenter(OwnStep):
     """Pixels of a side, of a law of one side."""
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return _matched(asked.known_as) is not None
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         found = _matched(asked.known_as)
         assert found is not None
         setup = begin(asked, adapts=False)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from preflight.memory.device.fit.make import CHECK_LAYERS
 from preflight.memory.device.law.made import Depth
 from preflight.memory.device.law.setup import Setup, with_kernel
-from preflight.memory.device.law.workload import Asked, Resolved
+from preflight.memory.device.law.workload import Resolved, WorkloadRequest
 from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
@@ -49,11 +49,11 @@ class Speech(OwnStep):
     mask: bool
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return asked.known_as in ARCHITECTURES
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         train, architecture = asked.job.train, asked.known_as
         setup = begin(asked, "seq_len (samples of sound)")
         if isinstance(setup, Unknown):

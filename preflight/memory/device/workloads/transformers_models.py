@@ -12,9 +12,9 @@ from preflight.memory.device.families.config_keys import unusual
 from preflight.memory.device.fit.batch_one import make_law
 from preflight.memory.device.fit.one_model import FREE, depth_key, make_at
 from preflight.memory.device.law import adapters
-from preflight.memory.device.law.made import Made, Runner
+from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import setup_of
-from preflight.memory.device.law.workload import Asked, Config, Resolved, Workload
+from preflight.memory.device.law.workload import Config, Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads import litgpt
 from preflight.memory.device.workloads.own_step import undescribed
 from preflight.memory.device.workloads.remote_code import Likened, likened
@@ -50,11 +50,11 @@ class TransformersModel(Workload):
     one batch and one length."""
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return True
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         found = likened(asked)
         if isinstance(found, Unknown):
             return found
@@ -95,13 +95,13 @@ class TransformersModel(Workload):
     def as_compiled(self) -> TransformersModel:
         return replace(self, compiled=True)
 
-    def make(self, resolved: Resolved, kind: str, run: Runner) -> Made:
+    def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
         if resolved.family is not None:
             return make_law(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run)
         return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
 
 
-def _alone(asked: Asked, found: Likened) -> Resolved | Unknown:
+def _alone(asked: WorkloadRequest, found: Likened) -> Resolved | Unknown:
     """A model of no family, at its own dimensions."""
     lengths = _lengths(asked.job, None, {}, asked.task)
     if isinstance(lengths, Unknown):
@@ -116,7 +116,7 @@ def _alone(asked: Asked, found: Likened) -> Resolved | Unknown:
     return Resolved(model, asked.name, asked.task, dims, lengths, setup)
 
 
-def _of_family(asked: Asked, found: Likened, family: Family) -> Resolved | Unknown:
+def _of_family(asked: WorkloadRequest, found: Likened, family: Family) -> Resolved | Unknown:
     """A model of a family, by its dimensions."""
     config, task = normalise(family, found.config), asked.task
     if task not in family.tasks and (not task or task == "other"):

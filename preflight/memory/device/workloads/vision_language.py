@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
 from preflight.memory.device.law.law import Laws
-from preflight.memory.device.law.made import Depth, Made, Runner
+from preflight.memory.device.law.made import Depth, MadeLaw, Runner
 from preflight.memory.device.law.setup import RANKED, Setup, loss_of, setup_of
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
-from preflight.memory.device.law.workload import Asked, Config, Resolved
+from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
 from preflight.memory.device.workloads.image_tokens import IMAGES, MARKED, Image
 from preflight.memory.device.workloads.own_step import OwnStep, digest
 from preflight.vocabulary.job import Job
@@ -84,11 +84,11 @@ class VisionLanguage(OwnStep):
     """Those of adapters."""
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return knows(asked.known_as)
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         job, train, kind = asked.job, asked.job.train, asked.known_as.replace("-", "_")
         if train.batch_size is None:
             return missing("train.batch_size")
@@ -160,7 +160,7 @@ class VisionLanguage(OwnStep):
         )
         return tuple(one for one in both if _layers(one, self.config) > CHECK_LAYERS)
 
-    def make(self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str] = FREE) -> Made:
+    def make(self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str] = FREE) -> MadeLaw:
         tries = [self.depths, *([self.depths[:1]] if len(self.depths) > 1 and self.depths[0].name == "L" else [])]
         for some in tries if self.depths else ():
             try:
@@ -169,7 +169,9 @@ class VisionLanguage(OwnStep):
                 continue
         return self._make(resolved, kind, run, free, ())
 
-    def _make(self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depths: Sequence[Depth]) -> Made:
+    def _make(
+        self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depths: Sequence[Depth]
+    ) -> MadeLaw:
         taken = self.images * (self.image.tokens + 1) + 1
         least = -(-taken // GRAIN) * GRAIN
         at = [{**point, **({"s": point["s"] + least} if "s" in point else {})} for point in points(free)]
@@ -217,7 +219,7 @@ def knows(architecture: str) -> bool:
     return architecture.replace("-", "_") in IMAGES
 
 
-def _setup(asked: Asked, kind: str) -> Setup | Unknown:
+def _setup(asked: WorkloadRequest, kind: str) -> Setup | Unknown:
     job, train = asked.job, asked.job.train
     frozen = frozen_parts(job)
     if isinstance(frozen, Unknown):

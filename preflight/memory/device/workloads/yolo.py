@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from preflight.memory.device.law.made import Weight
-from preflight.memory.device.law.workload import Asked, Resolved, Storage
+from preflight.memory.device.law.workload import Resolved, Storage, WorkloadRequest
 from preflight.memory.device.workloads.detectors import WIDER as DETECTORS_WIDER
 from preflight.memory.device.workloads.own_step import OwnStep, begin, without_mask
 from preflight.vocabulary.job import Job
@@ -51,7 +51,7 @@ class Yolo(OwnStep):
     warm_up: ClassVar[bool] = True
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return asked.known_as.startswith(YOLO_HOMES)
 
     @classmethod
@@ -59,7 +59,7 @@ class Yolo(OwnStep):
         return yolo_target(name)
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved | Unknown:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         train = asked.job.train
         stated = (asked.job.model.kwargs or {}).get("nc", asked.config.get("nc"))
         if stated is not None and (not isinstance(stated, int) or stated < 1):

@@ -11,7 +11,7 @@ from law_keys import from_key
 from preflight.memory.device.families import FAMILIES, Family
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Law
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.sizes import evaluate, with_derived
 from preflight.memory.device.workloads.remote_code import SAME_CODE
 
@@ -65,7 +65,7 @@ def traced_peak(reply: dict[str, Any]) -> int:
     return peak
 
 
-def law_of(name: str, key: str) -> Made:
+def law_of(name: str, key: str) -> MadeLaw:
     made = store.load(store.LawKey(name, key))
     assert made is not None
     return made

@@ -9,7 +9,7 @@ import pytest
 from preflight.memory.device.fit import cache
 from preflight.memory.device.fit.subprocess import Installed
 from preflight.memory.device.law import store
-from preflight.memory.device.law.made import Made
+from preflight.memory.device.law.made import MadeLaw
 
 KEY = store.LawKey("vit", "asked")
 
@@ -20,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def shipped() -> Made:
+def shipped() -> MadeLaw:
     made = store.load(store.LawKey("vit", store.keys("vit")[0]))
     assert made is not None
     return made

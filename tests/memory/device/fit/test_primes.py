@@ -8,7 +8,7 @@ import pytest
 
 from preflight.memory.device.families import FAMILIES
 from preflight.memory.device.fit.make import basis_of, probe
-from preflight.memory.device.fit.primes import Reader
+from preflight.memory.device.fit.primes import MonomialReader
 from preflight.memory.device.law.sizes import evaluate, parse_monomial, show, with_derived
 
 LLAMA = FAMILIES["llama"]
@@ -45,7 +45,7 @@ def _values(text: str) -> tuple[int, ...]:
     ],
 )
 def test_formulas_are_read_back(text: str) -> None:
-    reader = Reader(basis_of(LLAMA, ()), POINTS)
+    reader = MonomialReader(basis_of(LLAMA, ()), POINTS)
     reader.learn([_values(known) for known in KNOWN])
     size = reader.size(_values(text))
     assert size is not None
@@ -62,7 +62,7 @@ def test_formulas_are_read_back(text: str) -> None:
 
 
 def test_what_is_no_formula_is_not_invented() -> None:
-    reader = Reader(basis_of(LLAMA, ()), POINTS)
+    reader = MonomialReader(basis_of(LLAMA, ()), POINTS)
     reader.learn([_values(known) for known in KNOWN])
     assert reader.size((1_000_003, 1_000_033, 1_000_037)) is None
 

@@ -13,9 +13,9 @@ from preflight.memory.device.families import FAMILIES
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Law
 from preflight.memory.device.parallel import ddp, layouts, nccl, units, zero
-from preflight.memory.device.parallel.edit import Born, Gone, Script
-from preflight.memory.device.parallel.layout import Layout
-from preflight.memory.device.parallel.options import Options
+from preflight.memory.device.parallel.edit import Born, Gone, TapeEdits
+from preflight.memory.device.parallel.layout import ShardLayout
+from preflight.memory.device.parallel.options import ShardingOptions
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
@@ -198,7 +198,7 @@ def test_gathered_weights_of_stage_3_follow_the_reuse_distance() -> None:
     made = ready("zero3", 4, model__name="gpt2-xl", train__seq_len=128)
     here = units.units(made.laws.made, made.dims)
     few = {"stage3_max_reuse_distance": 0, "stage3_prefetch_bucket_size": 0}
-    layouts_ = [Layout("zero3", 4, 4, 4, options=Options(o)) for o in (few, {})]
+    layouts_ = [ShardLayout("zero3", 4, 4, 4, options=ShardingOptions(o)) for o in (few, {})]
     least, usual = (zero.gathered(here, each) for each in layouts_)
     assert least == 2 * max(unit.elements for unit in here.layer.values())
     assert least < usual < 2 * count(made)
@@ -274,7 +274,7 @@ def test_writing_into_a_tape_leaves_the_rest_of_it(name: str) -> None:
     made = store.load(store.LawKey(name, keys[0]))
     assert made is not None
     dims = dict.fromkeys([*FAMILIES[name].named, *FAMILIES[name].depths.values()], 7)
-    script = Script(made.tape)
+    script = TapeEdits(made.tape)
     script.front.heads[0] = [Born(1000, "w", "test")]
     for edit in script.edits:
         for block in range(len(edit.item.blocks)):

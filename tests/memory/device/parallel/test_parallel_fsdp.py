@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from preflight.memory.device.law.expand import expand
-from preflight.memory.device.parallel import Rank
+from preflight.memory.device.parallel import DeviceRank
 from preflight.memory.device.prepare import prepare
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -35,13 +35,13 @@ def job(ranks: int, config: dict[str, Any], **options: object) -> Job:
     })  # fmt: skip
 
 
-def ranked(wanted: Job) -> Rank:
+def ranked(wanted: Job) -> DeviceRank:
     ready = prepare(wanted)
     assert not isinstance(ready, Unknown), ready
     return ready.rank
 
 
-def blocks(rank: Rank) -> Iterator[tuple[str, int, dict[str, int], dict[str, int]]]:
+def blocks(rank: DeviceRank) -> Iterator[tuple[str, int, dict[str, int], dict[str, int]]]:
     """(phase, layer or -1, bytes by kind at the block's end, the most within it); kept and raw are gradients."""
     tape, dims = rank.laws.made.tape, rank.dims
     values, events = tape.values(dims), expand(tape, dims)

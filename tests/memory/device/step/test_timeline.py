@@ -5,7 +5,7 @@ from __future__ import annotations
 from preflight.memory import device
 from preflight.memory.device.estimate import timeline
 from preflight.memory.device.step.run import thinned
-from preflight.vocabulary.estimates import DeviceEstimate, Moment
+from preflight.vocabulary.estimates import DeviceEstimate, StepMoment
 from preflight.vocabulary.job import build
 
 JOB = {"model.name": "bert-base-uncased", "train.batch_size": 16, "train.seq_len": 128, "train.precision": "bf16-mixed"}
@@ -23,7 +23,7 @@ def test_peak_and_phases_are_the_estimates() -> None:
 
 
 def test_thinning_keeps_peaks_and_phases() -> None:
-    moments = [Moment("forward" if n < 5000 else "backward", (n * 7919) % 10007, 0, ()) for n in range(9000)]
+    moments = [StepMoment("forward" if n < 5000 else "backward", (n * 7919) % 10007, 0, ()) for n in range(9000)]
     few = thinned(moments, 100)
     assert len(few) <= 110
     assert max(m.allocated for m in few) == max(m.allocated for m in moments)

@@ -9,7 +9,7 @@ import pytest
 
 from preflight.memory.device.law import store
 from preflight.memory.device.law.setup import Setup
-from preflight.memory.device.law.workload import Asked, Resolved, Workload
+from preflight.memory.device.law.workload import Resolved, Workload, WorkloadRequest
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workloads import registry
 from preflight.vocabulary.job import build
@@ -56,11 +56,11 @@ class Perceptron(Workload):
     width: int
 
     @classmethod
-    def knows(cls, asked: Asked) -> bool:
+    def knows(cls, asked: WorkloadRequest) -> bool:
         return asked.architecture == "perceptron"
 
     @classmethod
-    def resolve(cls, asked: Asked) -> Resolved:
+    def resolve(cls, asked: WorkloadRequest) -> Resolved:
         return Resolved(cls(asked.config["width"]), asked.name, "other", {}, {"b": 1}, Setup())
 
     def wire(self) -> dict[str, Any]:
