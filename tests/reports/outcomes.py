@@ -70,7 +70,7 @@ def finding(**changes: object) -> Finding:
         "parts": (Part("weights", GIB), Part("activations", 39 * GIB)),
         "interval": (38 * GIB, 40 * GIB, 42 * GIB),
         "capacity": 24 * GIB,
-        "tier": "device",
+        "side": "device",
         "fix": Fix("write 16", Safety.unsafe, (Edit("sweep.yaml", BATCH.span, "16"),), "the batch changes"),
         "study": 0,
     }

@@ -131,7 +131,7 @@ def unsure_of(least: int | None, capacity: int) -> tuple[Callable[[Job], Estimat
         at_least = Interval(least, least, least)
         tiers = (at_least, at_least, at_least, at_least)
         return Estimates(
-            DeviceEstimate(*tiers, "optimizer", "", {}, {}, None, capacity, "exceeds", None, lower_bound=True), None
+            DeviceEstimate(*tiers, "optimizer", "", {}, {}, None, capacity, "exceeds", lower_bound=True), None
         )
 
     def bytes_of(job: Job) -> int | None:
