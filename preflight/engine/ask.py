@@ -16,10 +16,16 @@ from preflight.vocabulary.values import Value, brief
 
 
 def check(
-    paths: Iterable[str | Path], *, gpu: str | None = None, machine: str | None = None,
-    set: Mapping[str, Value] | None = None, select: Iterable[str] = (), ignore: Iterable[str] = (),
-    trust: Iterable[str] = (), cwd: Path | None = None,
-) -> Outcome:  # fmt: skip
+    paths: Iterable[str | Path],
+    *,
+    gpu: str | None = None,
+    machine: str | None = None,
+    set: Mapping[str, Value] | None = None,
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    trust: Iterable[str] = (),
+    cwd: Path | None = None,
+) -> Outcome:
     """Runs `preflight check PATHS`: a report for each project, with its findings and studies.
 
     `set` gives Job fields by dotted names, as `--set` does; relative paths start at `cwd`. Sizes are bytes. Raises

@@ -119,6 +119,4 @@ def record(reports: Sequence[Report], path: Path, cwd: Path) -> list[Report]:
     """Writes a baseline of all findings; the reports without them. Raises UsageError."""
     full = real(cwd / path)
     write(full, [key_of(f, named(report, f, full.parent)) for report in reports for f in report.findings])
-    return [
-        replace(report, findings=(), suppressed=report.suppressed + len(report.findings)) for report in reports
-    ]  # fmt: skip
+    return [replace(report, findings=(), suppressed=report.suppressed + len(report.findings)) for report in reports]

@@ -236,9 +236,17 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
     result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate)
     case = Case(
-        study, index, project, project.settings, space, estimate, target.gpu, target.cluster, target.node,
+        study,
+        index,
+        project,
+        project.settings,
+        space,
+        estimate,
+        target.gpu,
+        target.cluster,
+        target.node,
         tracing=asked.tracing,
-    )  # fmt: skip
+    )
     return result, case
 
 

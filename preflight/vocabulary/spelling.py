@@ -210,8 +210,13 @@ def _tables(field: str) -> Mapping[str, str]:
         return DTYPES
     if field == "train.optimizer_impl":
         return {"single": "for-loop", "forloop": "for-loop", "for_loop": "for-loop"}
-    named = {"parallel.strategy": STRATEGIES, "train.attention": ATTENTIONS, "train.outputs_kept": KEPT, "task": TASKS,
-             "train.quantization.type": QUANTIZATIONS}  # fmt: skip
+    named = {
+        "parallel.strategy": STRATEGIES,
+        "train.attention": ATTENTIONS,
+        "train.outputs_kept": KEPT,
+        "task": TASKS,
+        "train.quantization.type": QUANTIZATIONS,
+    }
     return named.get(field, {})
 
 
