@@ -158,7 +158,8 @@ def _dimension(expr: Expr) -> bool:
 
 def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:
     """Models of torchvision, timm, open_clip, CLIP, sentence-transformers and torch.hub."""
-    if record.name.startswith("torchvision.models.") and record.method[:1].islower() and record.method != "get_weight":
+    builds = record.receiver is None and record.method[:1].islower() and record.method != "get_weight"
+    if builds and record.name.startswith("torchvision.models."):
         if record.method == "get_model" and record.args:
             return _target("torchvision", record.args[0], record)
         return _target("torchvision", Const(record.method, record.origin), record)

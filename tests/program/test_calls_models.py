@@ -31,6 +31,11 @@ MODELS = [
         {"model.architecture": "xlm-roberta", "model.config.vocab_size": 9, "task": "masked-lm"},
     ),
     ("torchvision.models.resnet50()", {"model.target": "torchvision:resnet50", "task": "image-classification"}),
+    ("torchvision.models.resnet50().cuda()", {"model.target": "torchvision:resnet50", "task": "image-classification"}),
+    (
+        'torchvision.models.resnet50().to("cuda").train()',
+        {"model.target": "torchvision:resnet50", "task": "image-classification"},
+    ),
     ("timm.create_model('vit_base_patch16_224', num_classes=9)", {"model.target": "timm:vit_base_patch16_224"}),
     ("timm.create_model('vit_base_patch16_224')", {"train.image_size": 224}),
     ("open_clip.create_model_and_transforms('ViT-B-32')", {"model.name": "openai/clip-vit-base-patch32"}),
