@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hydra_program import HYDRA, write
 
 from preflight.space.jobs import JobMaker
 from preflight.study.assemble import assemble
@@ -47,35 +48,11 @@ parameters:
     min: 0.001
     max: 0.1
 """
-HYDRA = """\
-import hydra
-import torch
-from torch.utils.data import DataLoader
-
-@hydra.main(config_path="conf", config_name="config", version_base=None)
-def main(cfg):
-    model = torch.nn.Linear(8, 8).cuda()
-    opt = torch.optim.AdamW(model.parameters())
-    for x in DataLoader(data, batch_size=cfg.data.batch_size, num_workers=cfg.data.workers):
-        model(x).sum().backward()
-        opt.step()
-        opt.zero_grad()
-
-if __name__ == "__main__":
-    main()
-"""
 CONF = {
     "conf/config.yaml": "defaults:\n  - data: small\n  - _self_\nseed: 1\n",
     "conf/data/small.yaml": "batch_size: 16\nworkers: 4\n",
     "conf/data/large.yaml": "batch_size: 256\nworkers: ${data.batch_size}\n",
 }
-
-
-def write(files: Mapping[str, str], root: Path) -> None:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 def read(

@@ -5,30 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hydra_program import HYDRA, write
 
 from preflight.study.build import build
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 
-PROGRAM = """\
-import hydra
-import torch
-from torch.utils.data import DataLoader
-
-@hydra.main(config_path="conf", config_name="config", version_base=None)
-def main(cfg):
-    model = torch.nn.Linear(8, 8).cuda()
-    opt = torch.optim.AdamW(model.parameters())
-    for x in DataLoader(data, batch_size=cfg.data.batch_size, num_workers=cfg.data.workers):
-        model(x).sum().backward()
-        opt.step()
-        opt.zero_grad()
-
-if __name__ == "__main__":
-    main()
-"""
 TREE = {
-    "train.py": PROGRAM,
+    "train.py": HYDRA,
     "conf/config.yaml": "defaults:\n  - data: small\n  - logger: csv\n  - _self_\nseed: 1\n",
     "conf/data/small.yaml": "batch_size: 16\nworkers: 4\n",
     "conf/logger/csv.yaml": "folder: runs\n",
@@ -38,10 +22,7 @@ JOB = {"conf/data/large.yaml": "batch_size: 256\nworkers: 4\n"}
 
 
 def project(root: Path, files: dict[str, str], settings: Settings | None = None) -> Project:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write(files, root)
     return Project(root, settings or Settings())
 
 
