@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from preflight.postmortem.accelerators import Accelerators
 from preflight.postmortem.daemons import Daemons
-from preflight.postmortem.evidence import Evidence, GpuOom, LogPlace, Progress
+from preflight.postmortem.evidence import Evidence, GpuOom, LoggedProgress, LogPlace
 from preflight.postmortem.kernel import Kernel
 from preflight.postmortem.program import Program
 from preflight.postmortem.pytorch import PyTorch
@@ -33,8 +33,8 @@ class CollectedEvidence:
     """
 
     evidence: tuple[Evidence, ...]
-    before: Mapping[tuple[str, int], tuple[Progress, ...]]
-    last: Mapping[str, tuple[Progress, ...]]
+    before: Mapping[tuple[str, int], tuple[LoggedProgress, ...]]
+    last: Mapping[str, tuple[LoggedProgress, ...]]
     files: tuple[str, ...]
     lines: int
     left_out: int = 0
@@ -75,8 +75,8 @@ def collect_text(name: str, text: str) -> CollectedEvidence:
 def _collect(sources: Iterable[tuple[str, Iterator[LogBlock]]]) -> CollectedEvidence:
     kept: list[Evidence] = []
     counts: dict[type, int] = {}
-    before: dict[tuple[str, int], tuple[Progress, ...]] = {}
-    ends: dict[str, tuple[Progress, ...]] = {}
+    before: dict[tuple[str, int], tuple[LoggedProgress, ...]] = {}
+    ends: dict[str, tuple[LoggedProgress, ...]] = {}
     raised: list[LogPlace] = []
     files, total, left_out = [], 0, 0
     for name, source in sources:
@@ -106,7 +106,7 @@ class LogReader:
     """Reads one log. Skips blocks without a sign of evidence, unless a parser is in the middle of a message."""
 
     def __init__(self) -> None:
-        self.progress: dict[str, Progress] = {}
+        self.progress: dict[str, LoggedProgress] = {}
         self._traces = Traces()
         self._passed: LogBlock | None = None
         self._parsers: tuple[Parser, ...] = (
@@ -125,7 +125,7 @@ class LogReader:
         """The last exception that was shown."""
         return self._traces.error
 
-    def read(self, block: LogBlock) -> list[tuple[Evidence, tuple[Progress, ...]]]:
+    def read(self, block: LogBlock) -> list[tuple[Evidence, tuple[LoggedProgress, ...]]]:
         """The evidence that a block completes, each piece with the progress before it."""
         awake = self._traces.awake or any(parser.awake for parser in self._parsers)
         if not block.edge and not awake and not any(sign in block.data for sign in SIGNS):
@@ -142,7 +142,7 @@ class LogReader:
         if seen is not None:
             self.progress[seen.phase] = seen
 
-    def _line(self, line: LogLine) -> list[tuple[Evidence, tuple[Progress, ...]]]:
+    def _line(self, line: LogLine) -> list[tuple[Evidence, tuple[LoggedProgress, ...]]]:
         self._traces.feed(line)
         found = [one for parser in self._parsers for one in parser.feed(line)]
         if any(isinstance(one, GpuOom) for one in found):
@@ -150,10 +150,10 @@ class LogReader:
         self._follow(line)
         return [(one, _sorted(self.progress)) for one in found]
 
-    def end(self) -> list[tuple[Evidence, tuple[Progress, ...]]]:
+    def end(self) -> list[tuple[Evidence, tuple[LoggedProgress, ...]]]:
         """The evidence that the end of the log completes."""
         return [(one, _sorted(self.progress)) for parser in self._parsers for one in parser.end()]
 
 
-def _sorted(seen: Mapping[str, Progress]) -> tuple[Progress, ...]:
+def _sorted(seen: Mapping[str, LoggedProgress]) -> tuple[LoggedProgress, ...]:
     return tuple(sorted(seen.values(), key=lambda one: one.place.line))

@@ -237,7 +237,7 @@ class Trial(Evidence):
 
 
 @dataclass(frozen=True)
-class Progress(Evidence):
+class LoggedProgress(Evidence):
     """A line that shows progress. `phase` has the estimates' names of phases; "": not known."""
 
     phase: str

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from preflight.postmortem.circumstances import LoggedMoment
 from preflight.postmortem.compare import Compared
 from preflight.postmortem.diagnosis import Diagnosis
-from preflight.postmortem.evidence import Evidence, LogPlace, Progress
+from preflight.postmortem.evidence import Evidence, LoggedProgress, LogPlace
 from preflight.postmortem.run import Postmortem
 from preflight.reports import plain
 
@@ -36,7 +36,7 @@ def document(found: Postmortem) -> plain.Plain:
         "estimates": [_compared(one) for one in found.compared],
         "check": check,
         "configuration": list(found.configuration),
-        "evidence": [_evidence(one) for one in found.found.evidence if not isinstance(one, Progress)],
+        "evidence": [_evidence(one) for one in found.found.evidence if not isinstance(one, LoggedProgress)],
         "summary": {"logs": len(found.found.files), "lines": found.found.lines, "left_out": found.found.left_out},
         "notes": [*found.conclusion.notes, *found.notes],
     }

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from preflight.postmortem.evidence import Evidence, LogPlace, Progress, Trial
+from preflight.postmortem.evidence import Evidence, LoggedProgress, LogPlace, Trial
 from preflight.postmortem.reading import SHOWN, LogLine, Parser
 
 LONGEST = 1 << 14
@@ -86,9 +86,9 @@ def _value(text: str) -> object:
         return text
 
 
-def progress(line: LogLine) -> Progress | None:
+def progress(line: LogLine) -> LoggedProgress | None:
     """The progress that a line shows; None: it shows none. Only the last line of each phase is kept."""
     for phase, words in _PHASES:
         if words.search(line.text):
-            return Progress(line.place, phase)
+            return LoggedProgress(line.place, phase)
     return None

@@ -99,7 +99,7 @@ class BatchSizeMismatch(Rule):
 
 
 @dataclass(frozen=True)
-class Mismatch:
+class BatchMismatch:
     """One number that does not agree. `refused`: the tool refuses to start the run."""
 
     message: str
@@ -107,7 +107,7 @@ class Mismatch:
     refused: bool
 
 
-def mismatches(case: Case) -> Iterator[Mismatch]:
+def mismatches(case: Case) -> Iterator[BatchMismatch]:
     """Every stated batch size of a study that differs from the product of the other settings."""
     for reading in case.study.readings:
         if reading.dialect == "deepspeed":
@@ -122,7 +122,7 @@ def ranks_of(case: Case) -> int | None:
     return None if bound is None or bound.default or nodes is None or ranks is None else nodes * ranks
 
 
-def _deepspeed(case: Case, reading: Reading) -> Iterator[Mismatch]:
+def _deepspeed(case: Case, reading: Reading) -> Iterator[BatchMismatch]:
     own = {binding.field: binding.expr for binding in reading.bindings if isinstance(binding.expr, Const)}
     factors = []
     for key, field in PAIRS:
@@ -135,7 +135,7 @@ def _deepspeed(case: Case, reading: Reading) -> Iterator[Mismatch]:
         outside = origin is not None and origin.path != reading.path
         if outside and case.fact("framework") in TRAINERS and _whole(theirs) and theirs != value:
             message = f"{key} is {value} here, but the trainer's own arguments say {theirs}: both must agree"
-            yield Mismatch(message, said.origin, True)
+            yield BatchMismatch(message, said.origin, True)
             return
     batch = next((fact for fact in reading.facts if fact.name == "stated_batch"), None)
     stated, place = (batch.value, batch.origin) if batch is not None else (None, None)
@@ -143,7 +143,7 @@ def _deepspeed(case: Case, reading: Reading) -> Iterator[Mismatch]:
     if isinstance(stated, int) and place is not None and isinstance(micro, int) and isinstance(accumulation, int):
         text = _product(stated, micro, accumulation, ranks_of(case))
         if text:
-            yield Mismatch(f"train_batch_size is {stated}, but {text}", place, True)
+            yield BatchMismatch(f"train_batch_size is {stated}, but {text}", place, True)
 
 
 def _whole(value: object) -> bool:
@@ -163,7 +163,7 @@ def _product(stated: int, micro: int, accumulation: int, ranks: int | None) -> s
     )
 
 
-def _effective(case: Case) -> Iterator[Mismatch]:
+def _effective(case: Case) -> Iterator[BatchMismatch]:
     """A project's own setting for the effective batch size, which no tool checks."""
     micro, accumulation, ranks = case.job.train.batch_size, case.job.train.grad_accum, ranks_of(case) or 1
     if micro is None or accumulation is None:
@@ -177,4 +177,4 @@ def _effective(case: Case) -> Iterator[Mismatch]:
             product = (
                 f"micro-batch {micro} x accumulation {accumulation} x ranks {ranks} is {micro * accumulation * ranks}"
             )
-            yield Mismatch(f"{name} is {stated}, but {product}", expr.origin, False)
+            yield BatchMismatch(f"{name} is {stated}, but {product}", expr.origin, False)

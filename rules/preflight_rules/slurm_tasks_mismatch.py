@@ -98,7 +98,7 @@ class SlurmTasksMismatch(Rule):
 
 
 @dataclass(frozen=True)
-class Mismatch:
+class TasksMismatch:
     """One contradiction. `related`: fields of the request, with a text for each."""
 
     message: str
@@ -108,7 +108,7 @@ class Mismatch:
     proposals: tuple[Proposal, ...] = ()
 
 
-def mismatches(case: Case, request: Request, found: Allocation) -> Iterator[Mismatch]:
+def mismatches(case: Case, request: Request, found: Allocation) -> Iterator[TasksMismatch]:
     """Every contradiction in one launch."""
     doubled = _launcher_per_task(case, found)
     if doubled is not None:
@@ -117,7 +117,7 @@ def mismatches(case: Case, request: Request, found: Allocation) -> Iterator[Mism
         yield from _processes_and_gpus(case, request, found)
     lost = cpus_lost(case, request)
     if lost is not None:
-        yield Mismatch(lost, None, Severity.warning, (("cpus_per_task", "asked for here"),), export(request))
+        yield TasksMismatch(lost, None, Severity.warning, (("cpus_per_task", "asked for here"),), export(request))
     yield from _nodes(case, found)
     yield from _lightning(case, request, found)
 
@@ -135,7 +135,7 @@ def _in_step(case: Case) -> bool:
     return STEP in case.study.launch.environment
 
 
-def _launcher_per_task(case: Case, found: Allocation) -> Mismatch | None:
+def _launcher_per_task(case: Case, found: Allocation) -> TasksMismatch | None:
     """srun starts torchrun once per task: with several tasks per node every one of them starts a node's processes."""
     launch, tasks = case.study.launch, found.tasks_per_node
     if not _in_step(case) or launch.launcher not in LAUNCHERS or tasks is None or tasks < 2:
@@ -150,7 +150,7 @@ def _launcher_per_task(case: Case, found: Allocation) -> Mismatch | None:
         f"{tasks * each} processes{gpus}; one task per node is enough"
     )
     where = (("tasks_per_node", f"{tasks} tasks per node"), ("tasks", f"{tasks} tasks per node"))
-    return Mismatch(message, None, Severity.error, where, tuple(_one_task(case, found, tasks)))
+    return TasksMismatch(message, None, Severity.error, where, tuple(_one_task(case, found, tasks)))
 
 
 def _one_task(case: Case, found: Allocation, tasks: int) -> Iterator[Proposal]:
@@ -164,7 +164,7 @@ def _one_task(case: Case, found: Allocation, tasks: int) -> Iterator[Proposal]:
     yield Proposal("one task per node", tuple(changes), reason="the number of processes changes")
 
 
-def _processes_and_gpus(case: Case, request: Request, found: Allocation) -> Iterator[Mismatch]:
+def _processes_and_gpus(case: Case, request: Request, found: Allocation) -> Iterator[TasksMismatch]:
     """Processes of a node against its GPUs, where the launch line says how many there are."""
     launch, gpus = case.study.launch, found.gpus_per_node
     said = launch.ranks_per_node if launch.ranks_per_node is not None else launch.total_ranks
@@ -184,10 +184,10 @@ def _processes_and_gpus(case: Case, request: Request, found: Allocation) -> Iter
     counted = f"{plural(ranks, 'process')} per node on {plural(gpus, 'GPU')}"
     if ranks > gpus:
         message = f"{counted}: several processes share one GPU, and each needs its own memory"
-        yield Mismatch(message, _origin(said), Severity.error, where)
+        yield TasksMismatch(message, _origin(said), Severity.error, where)
     elif ranks > 1 or launch.launcher in (*LAUNCHERS, "accelerate") or _one_gpu_each(case):
         message = f"{counted}: {plural(gpus - ranks, 'GPU')} of each node stay idle"
-        yield Mismatch(message, _origin(said), Severity.warning, where)
+        yield TasksMismatch(message, _origin(said), Severity.warning, where)
 
 
 def _one_gpu_each(case: Case) -> bool:
@@ -195,7 +195,7 @@ def _one_gpu_each(case: Case) -> bool:
     return case.job.parallel.strategy in ("ddp", "fsdp", "zero1", "zero2", "zero3")
 
 
-def _nodes(case: Case, found: Allocation) -> Iterator[Mismatch]:
+def _nodes(case: Case, found: Allocation) -> Iterator[TasksMismatch]:
     """The requested nodes and the nodes that the launch uses."""
     launch, nodes = case.study.launch, found.nodes
     if nodes is None:
@@ -204,16 +204,16 @@ def _nodes(case: Case, found: Allocation) -> Iterator[Mismatch]:
     where = (("nodes", f"{nodes} nodes"), ("tasks", f"{nodes} nodes"))
     if said is not None and said != nodes and launch.launcher in (*LAUNCHERS, "accelerate"):
         message = f"{launch.launcher} is set to {said} node{'s' * (said != 1)}, and {nodes} are requested"
-        yield Mismatch(message, _origin(launch.nodes), Severity.error, where)
+        yield TasksMismatch(message, _origin(launch.nodes), Severity.error, where)
     elif nodes > 1 and not _in_step(case) and launch.launcher in ("python", "torchrun"):
         message = (
             f"{nodes} nodes are requested, but lines without srun run on the first node only: "
             f"start {launch.launcher} with srun"
         )
-        yield Mismatch(message, None, Severity.warning, where)
+        yield TasksMismatch(message, None, Severity.warning, where)
 
 
-def _lightning(case: Case, request: Request, found: Allocation) -> Iterator[Mismatch]:
+def _lightning(case: Case, request: Request, found: Allocation) -> Iterator[TasksMismatch]:
     """Lightning expects one task per device on each node of its Trainer, and stops if srun starts another number."""
     if case.fact("framework") != "lightning" or not _in_step(case):
         return
@@ -227,7 +227,7 @@ def _lightning(case: Case, request: Request, found: Allocation) -> Iterator[Mism
         value, origin = said
         what = "tasks per node" if setting == "devices" else "nodes"
         message = f"Trainer({setting}={value}) needs {value} {what}, and srun starts {has}"
-        yield Mismatch(message, origin, Severity.error, ((name, f"{has} {what}"),))
+        yield TasksMismatch(message, origin, Severity.error, ((name, f"{has} {what}"),))
 
 
 def _said(case: Case, request: Request, setting: str, field: str) -> tuple[int, Origin] | None:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.fit.primes import PRIMES, Basis, MonomialReader, Point, patch_sides
+from preflight.memory.device.fit.primes import PRIMES, Basis, MonomialReader, ProbePoint, patch_sides
 from preflight.memory.device.law import layers
 from preflight.memory.device.law.expand import expand
 from preflight.memory.device.law.made import MadeLaw, ParameterRow, Parameters, Runner, TraceRequest
@@ -57,7 +57,7 @@ class CannotMake(ValueError):
 
 def probe(
     family: Family, turn: int, depth: int, extra: Sequence[str] = (), pieces: int = 1
-) -> tuple[Point, dict[str, int]]:
+) -> tuple[ProbePoint, dict[str, int]]:
     """The `turn`-th probe point of a family, and the dimensions to trace at (layers included)."""
     variables = sorted({v for _, exponents in family.named.values() for v in exponents} | set(extra))
     primes: dict[str, int] = {}

@@ -22,7 +22,7 @@ _SIDES = 5
 
 
 @dataclass(frozen=True)
-class Point:
+class ProbePoint:
     """One probe: the values of base variables (primes) and of named dimensions (products of them)."""
 
     base: Mapping[str, int]
@@ -40,14 +40,14 @@ class Basis:
     named: Mapping[str, tuple[int, Mapping[str, int]]]
     lengths: tuple[str, ...]
 
-    def point(self, primes: Mapping[str, int]) -> Point:
+    def point(self, primes: Mapping[str, int]) -> ProbePoint:
         dims = {}
         for name, (constant, exponents) in self.named.items():
             value = constant
             for variable, exponent in exponents.items():
                 value *= primes[variable] ** exponent
             dims[name] = value
-        return Point(dict(primes), dims)
+        return ProbePoint(dict(primes), dims)
 
     def rename(self, coefficient: Fraction, exponents: Mapping[str, int]) -> tuple[Fraction, Monomial] | None:
         """A product of base variables as a product of named dimensions; None where no whole exponents do it."""
@@ -75,7 +75,7 @@ class Basis:
         return coefficient, tuple(sorted((n, int(p)) for n, p in powers.items() if p))
 
 
-def factor(nbytes: int, point: Point) -> tuple[int, dict[str, int]] | None:
+def factor(nbytes: int, point: ProbePoint) -> tuple[int, dict[str, int]] | None:
     """(coefficient, exponents of base variables); None where a foreign prime is left over."""
     exponents: dict[str, int] = {}
     for variable, prime in point.base.items():
@@ -109,7 +109,7 @@ def patch_sides(tokens: int) -> dict[int, int]:
 class MonomialReader:
     """Turns the byte counts that one event has at all probe points into a size."""
 
-    def __init__(self, basis: Basis, points: Sequence[Point]) -> None:
+    def __init__(self, basis: Basis, points: Sequence[ProbePoint]) -> None:
         self.basis, self.points = basis, points
         self._known: dict[tuple[int, ...], Size] = {}
         self._monomials: dict[Monomial, set[Fraction]] = {}
@@ -222,7 +222,7 @@ class MonomialReader:
         return None
 
     @staticmethod
-    def _at(monomial: Monomial, point: Point) -> Fraction:
+    def _at(monomial: Monomial, point: ProbePoint) -> Fraction:
         value = Fraction(1)
         for name, exponent in monomial:
             value *= Fraction(point.dims[name]) ** exponent
