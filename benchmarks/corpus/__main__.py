@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.corpus import document
 from benchmarks.corpus.bring import bring
 from benchmarks.corpus.git_files import HOST
-from benchmarks.corpus.repositories import UnknownName, cache, chosen, listed
+from benchmarks.corpus.repositories import GROUPS, UnknownName, cache, chosen, listed
 from benchmarks.corpus.run import ROOT, Limits, run
 
 PAGE = ROOT / "docs" / "corpus.md"
@@ -24,7 +24,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("names", nargs="*", metavar="NAME", help="OWNER/NAME or NAME (default: all)")
-    common.add_argument("--group", choices=["dev", "held"], help="those of one group")
+    common.add_argument("--group", choices=GROUPS, help="those of one group")
     bringing = commands.add_parser("bring", parents=[common], help="bring the files of repositories that are missing")
     bringing.add_argument("--from", dest="source", metavar="URL|FOLDER", default=HOST, help=f"default: {HOST}")
     running = commands.add_parser("run", parents=[common], help="check those that have no result yet")

@@ -12,7 +12,7 @@ from benchmarks.corpus import score
 from benchmarks.corpus.labelled import Labels, labels
 from benchmarks.corpus.launches import SENTENCE
 from benchmarks.corpus.record import Record
-from benchmarks.corpus.repositories import Repository
+from benchmarks.corpus.repositories import GROUPS, Repository
 from benchmarks.corpus.run import kept
 from benchmarks.corpus.score import ScoredFinding, ScoredValue
 
@@ -28,7 +28,8 @@ INTRODUCTION = """# What strangers would see
 `preflight check .` on public repositories, each at one commit, as somebody would run it first: no settings, and no GPU
 named. `benchmarks/corpus/repositories.toml` lists them; none of their files is kept with preflight. `dev` repositories
 are used to make preflight better. `held` ones are run and counted, and nobody reads their files or findings to tune a
-rule. Many of both groups are also in the dumps that `tests/golden` compares."""
+rule. Many of both groups are also in the dumps that `tests/golden` compares. `last` ones were labelled by a reader who
+never ran preflight on them, and nobody else reads them: they decide whether preflight is believed."""
 
 
 def write(repositories: Sequence[Repository], page: Path) -> int:
@@ -61,13 +62,12 @@ def _software(rows: Sequence[Row]) -> str:
 
 
 def _groups(rows: Sequence[Row]) -> dict[str, list[Record]]:
-    return {name: [record for each, record, _ in rows if each.group == name] for name in ("dev", "held")}
+    return {name: [record for each, record, _ in rows if each.group == name] for name in GROUPS}
 
 
 def _summary(rows: Sequence[Row]) -> Iterator[str]:
     groups = _groups(rows)
-    yield "| | dev | held |"
-    yield "|---|---|---|"
+    yield from _head("")
 
     def line(name: str, cells: Iterable[object]) -> str:
         return f"| {name} | {' | '.join(map(str, cells))} |"
@@ -85,6 +85,12 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
     yield line("studies", (sum(len(r["studies"]) for r in each) for each in columns))
     yield line("repositories without a study", (sum(not r["studies"] for r in each) for each in columns))
     yield ""
+
+
+def _head(*names: str) -> Iterator[str]:
+    """The head of a table that has a column for each group."""
+    yield f"| {' | '.join((*names, *GROUPS))} |"
+    yield f"|{'---|' * (len(names) + len(GROUPS))}"
 
 
 def _spread(values: list[float]) -> str:
@@ -123,11 +129,10 @@ def _launches(rows: Sequence[Row]) -> Iterator[str]:
     yield SENTENCE
     yield "A file with several studies has the best of their answers."
     yield ""
-    yield "| | dev | held |"
-    yield "|---|---|---|"
-    yield f"| launch files | {totals['dev']} | {totals['held']} |"
+    yield from _head("")
+    yield f"| launch files | {' | '.join(str(totals[name]) for name in GROUPS)} |"
     for answer in (*BEST_FIRST, NO_STUDY):
-        cells = [_share(counts[name][answer], totals[name]) for name in ("dev", "held")]
+        cells = [_share(counts[name][answer], totals[name]) for name in GROUPS]
         yield f"| {words.get(answer, answer)} | {' | '.join(cells)} |"
     yield ""
 
@@ -145,11 +150,10 @@ def _findings(rows: Sequence[Row]) -> Iterator[str]:
     order = {"error": 0, "warning": 1, "info": 2}
     yield "## Findings by rule"
     yield ""
-    yield "| rule | severity | dev | held |"
-    yield "|---|---|---|---|"
-    total = found["dev"] + found["held"]
+    yield from _head("rule", "severity")
+    total = sum(found.values(), Counter[tuple[str, str]]())
     for severity, rule in sorted(total, key=lambda key: (order.get(key[0], 3), -total[key], key[1])):
-        cells = f"{found['dev'][severity, rule]} | {found['held'][severity, rule]}"
+        cells = " | ".join(str(found[name][severity, rule]) for name in GROUPS)
         yield f"| {rule} | {severity} | {cells} |"
     yield ""
 
@@ -158,17 +162,31 @@ def _labels(rows: Sequence[Row]) -> Iterator[str]:
     marked = [(each, record, label) for each, record, label in rows if label is not None]
     if not marked:
         return
-    scored = [value for _, record, label in marked for value in score.values(record, label)]
-    judged = [found for _, record, label in marked for found in score.findings(record, label)]
     yield "## Labels made by hand"
     yield ""
-    read = sum(bool(label.launch) for _, _, label in marked)
-    yield f"Of {read} repositories a reader wrote down the right values before preflight was run on them."
-    yield f"Findings of {len(marked)} were judged afterwards, from the files alone. `missed`: preflight says nothing of"
-    yield "the value, or does not read the launch file. A finding that tells a need of the wrong job is not true."
+    yield "A reader wrote down the right values before preflight was run. Findings were judged afterwards, from the"
+    yield "files alone. `missed`: preflight says nothing of the value, or does not read the launch file. A finding that"
+    yield "tells a need of the wrong job is not true. Problems: what the reader saw in the files before any run."
     yield ""
-    yield from _values(scored)
-    yield from _precision(judged)
+    for name in GROUPS:
+        if of_it := [(record, label) for each, record, label in marked if each.group == name]:
+            yield from _group(name, of_it)
+
+
+def _group(name: str, marked: Sequence[tuple[Record, Labels]]) -> Iterator[str]:
+    scored = [list(score.values(record, label)) for record, label in marked]
+    yield f"### {name}"
+    yield ""
+    read = sum(bool(label.launch) for _, label in marked)
+    launches = sum(len(label.launch) for _, label in marked)
+    wrong = sum(len({each.launch for each in of_it if each.outcome == "wrong"}) for of_it in scored)
+    yield f"{launches} launch files of {read} repositories; {_share(wrong, launches)} have a wrong value."
+    yield ""
+    yield from _values([each for of_it in scored for each in of_it])
+    yield from _precision([found for record, label in marked for found in score.findings(record, label)])
+    if noted := [found for record, label in marked for _, found in score.problems(record, label)]:
+        yield f"Problems noted: {len(noted)}. A warning or an error stands at {_share(sum(noted), len(noted))}."
+        yield ""
 
 
 def _values(scored: list[ScoredValue]) -> Iterator[str]:

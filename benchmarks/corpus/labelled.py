@@ -1,4 +1,4 @@
-"""labels/OWNER+NAME.toml: what a reader of a repository found right, and which findings are true."""
+"""labels/OWNER+NAME.toml: what a reader of a repository found right, which problems, and which findings are true."""
 
 from __future__ import annotations
 
@@ -46,11 +46,20 @@ class LabelledFinding(_Part):
     why: str
 
 
+class LabelledProblem(_Part):
+    """A problem of the files that a reader saw before any run, and that a checker could rightly report."""
+
+    path: str
+    line: int | None = None
+    what: str
+
+
 class Labels(_Part):
     """All labels of one repository."""
 
     launch: tuple[LabelledLaunch, ...] = ()
     finding: tuple[LabelledFinding, ...] = ()
+    problem: tuple[LabelledProblem, ...] = ()
 
 
 Outcome = Literal["right", "missed", "wrong"]

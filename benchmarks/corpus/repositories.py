@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from platformdirs import user_cache_dir
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,6 +20,10 @@ HERE = Path(__file__).parent
 FILE = HERE / "repositories.toml"
 
 
+Group = Literal["dev", "held", "last"]
+GROUPS: tuple[Group, ...] = get_args(Group)
+
+
 class Repository(BaseModel):
     """One public repository. `kind`: what its programs train with."""
 
@@ -29,7 +33,7 @@ class Repository(BaseModel):
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
     kind: str
     stars: Literal["few", "many"]
-    group: Literal["dev", "held"]
+    group: Group
 
     @property
     def folder(self) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from benchmarks.corpus.labelled import LabelledLaunch, LabelledValue, Labels, Outcome
+from benchmarks.corpus.labelled import LabelledLaunch, LabelledProblem, LabelledValue, Labels, Outcome
 from benchmarks.corpus.record import FindingRow, Record, StudyRow
 
 UNKNOWN = "unknown"
+NEAR_LINES = 2
+"""A continued command or a directive beside the one that a reader meant is the same place."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +70,15 @@ def findings(record: Record, labels: Labels) -> Iterator[ScoredFinding]:
         rule, path = found["rule"], found["path"] or ""
         label = exact.get((rule, path, found["line"])) or exact.get((rule, path, None))
         yield ScoredFinding(found, label.true if label else None, label.why if label else "")
+
+
+def problems(record: Record, labels: Labels) -> Iterator[tuple[LabelledProblem, bool]]:
+    """Every problem that a reader noted, and whether a warning or an error stands near its line, or in its file."""
+    places = [(each["path"], each["line"]) for each in record["findings"] if each["severity"] != "info"]
+    for problem in labels.problem:
+        lines = [line for path, line in places if path == problem.path]
+        yield problem, any(_near(problem.line, line) for line in lines)
+
+
+def _near(noted: int | None, found: int | None) -> bool:
+    return noted is None or found is None or abs(noted - found) <= NEAR_LINES

@@ -12,7 +12,15 @@ from pydantic import ValidationError
 
 from benchmarks.corpus import __main__ as command
 from benchmarks.corpus import document, launches, record, repositories, score, supervisor
-from benchmarks.corpus.labelled import FOLDER, LabelledFinding, LabelledLaunch, LabelledValue, Labels, labels
+from benchmarks.corpus.labelled import (
+    FOLDER,
+    LabelledFinding,
+    LabelledLaunch,
+    LabelledProblem,
+    LabelledValue,
+    Labels,
+    labels,
+)
 from benchmarks.corpus.record import Record, StudyRow
 from benchmarks.corpus.repositories import Repository, UnknownName, chosen, listed
 from preflight.vocabulary.job import fields
@@ -61,7 +69,7 @@ def test_the_list_names_each_repository_once_and_keeps_some_back() -> None:
     assert sum(each.group == "held" for each in LISTED) >= len(LISTED) // 5
 
 
-def test_labels_are_of_listed_repositories_that_nobody_keeps_back() -> None:
+def test_labels_are_of_listed_repositories_that_are_not_held_back() -> None:
     known = {each.folder: each for each in LISTED}
     names = [path.stem for path in FOLDER.glob("*.toml")]
     assert sum(bool((labels(known[name]) or Labels()).launch) for name in names) >= 8
@@ -69,8 +77,16 @@ def test_labels_are_of_listed_repositories_that_nobody_keeps_back() -> None:
         found = labels(known[name])
         assert found is not None
         assert found.launch or found.finding
-        assert known[name].group == "dev"
+        assert known[name].group != "held"
         assert {value.field for launch in found.launch for value in launch.values} <= set(fields()), name
+
+
+def test_the_last_group_is_large_enough_to_decide_and_every_one_of_it_is_labelled() -> None:
+    of_it = [each for each in LISTED if each.group == "last"]
+    launch_files = [launch for each in of_it for launch in (labels(each) or Labels()).launch]
+    assert len(of_it) >= 20
+    assert all((labels(each) or Labels()).launch for each in of_it)
+    assert len(launch_files) >= 80
 
 
 def test_a_name_that_is_not_listed() -> None:
@@ -166,6 +182,43 @@ def test_a_finding_has_the_label_of_its_line_before_that_of_its_file() -> None:
     of_line = LabelledFinding(rule="r", path="a.sh", line=3, true=False, why="")
     for given, true in (((), None), ((of_file,), True), ((of_file, of_line), False)):
         assert [each.true for each in score.findings(made(), Labels(finding=given))] == [true]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "severity", "found"),
+    [
+        ("b.sh", 3, "error", False),
+        ("a.sh", 9, "error", False),
+        ("a.sh", 3, "info", False),
+        ("a.sh", 4, "warning", True),
+        ("a.sh", None, "warning", True),
+    ],
+)
+def test_a_noted_problem_is_found_by_a_warning_beside_it(
+    path: str, line: int | None, severity: str, found: bool
+) -> None:
+    noted = Labels(problem=(LabelledProblem(path=path, line=line, what=""),))
+    run = made()
+    run["findings"][0]["severity"] = severity
+    assert [each for _, each in score.problems(run, noted)] == [found]
+
+
+def _ran(batch_size: int) -> Record:
+    return made(study("a.sh", train__batch_size=batch_size))
+
+
+def test_the_page_tells_the_labels_of_each_group_apart() -> None:
+    value = LabelledValue(field="train.batch_size", right=8, at="a.sh:1")
+    marked = Labels(launch=(LabelledLaunch(path="a.sh", values=(value,)),))
+    rows = [
+        (Repository(name="a/one", commit="a" * 40, kind="torch", stars="few", group="dev"), _ran(8), marked),
+        (Repository(name="a/two", commit="a" * 40, kind="torch", stars="few", group="last"), _ran(4), marked),
+    ]
+    page = "\n".join(document.text(rows, 2))
+    dev, _, last = page.partition("### last")
+    assert "1 launch files of 1 repositories; 0 (0 %) have a wrong value" in dev
+    assert "| all | 1 | 1 (100 %) | 0 (0 %) | 0 (0 %) |" in dev
+    assert "1 launch files of 1 repositories; 1 (100 %) have a wrong value" in last
 
 
 @pytest.mark.parametrize(
