@@ -140,7 +140,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *checkpoint_bindings(calls),
         *resume_bindings(calls, project),
         *bindings_of_calls("arguments", calls),
-        *optimizer_bindings(calls),
+        *optimizer_bindings(calls, project),
         *([bind("train.precision", stored, Rank.read)] if stored is not None and not trained else []),
         *autocast_binding(calls, stored),
         *bindings_of_calls("accelerate", calls),
