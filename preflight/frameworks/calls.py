@@ -35,6 +35,7 @@ from preflight.program.images import image_bindings, switch_bindings
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
 from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
+from preflight.program.model_configurations import vocabulary_bindings
 from preflight.program.models import batch_norm, frozen_bindings, model_bindings
 from preflight.program.optimizers import optimizer_bindings
 from preflight.program.own_transformer import handwritten_bindings
@@ -117,6 +118,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
     ):
         models += handwritten_bindings(calls, project)
+    models += vocabulary_bindings(calls)
     if weights is not None:
         models.append(bind("train.weights_dtype", weights))
     if any(r.method == "ModelConfig" and r.name.startswith("trl.") and from_command_line(r) for r in calls):

@@ -17,6 +17,7 @@ from typing import Any
 from preflight.program.adaptations import dtype_and_attention
 from preflight.program.bindings import bind, constant, first_origin, fold, under, when
 from preflight.program.call_site import parents, targets, words
+from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.python.objects import CallRecord, Instance, is_expr
 from preflight.vocabulary.batch_statistics import of_target
@@ -31,13 +32,6 @@ _COPIES = {
 }
 _EMBEDDERS = ("SentenceTransformer", "CrossEncoder", "Transformer")
 _ASIDE = {"reward", "judge", "critic", "scorer", "metric", "evaluator"}
-
-
-@lru_cache(maxsize=1)
-def table() -> dict[str, Any]:
-    """The shipped names."""
-    loaded: dict[str, Any] = json.loads(files("preflight.program").joinpath("models.json").read_text("utf-8"))
-    return loaded
 
 
 def task_of(class_name: str) -> str | None:
@@ -69,7 +63,7 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
     """Bindings of every model made (the last of a kind wins), of adapters and of quantisation."""
     found: list[Binding] = []
     for record in records:
-        bindings = _hub_model(record, project) or _named_model(record, parameters) or _trainers_model(record, project)
+        bindings = _hub_model(record, records, project) or _named_model(record, parameters) or _trainers_model(record, project)
         if not bindings:
             found += under(record.conditions, read_call(calls(), record))
             continue
@@ -82,7 +76,7 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
     return found
 
 
-def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
+def _hub_model(record: CallRecord, records: Sequence[CallRecord], project: Project) -> list[Binding]:
     name = _model_class(record)
     if name is None:
         return []
@@ -94,13 +88,13 @@ def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
         # an encoder with a head of the program's own: the head is small where there is no vocabulary in it
         found = [bind("task", Const("sequence-classification"), Rank.default)]
     if record.method != "from_pretrained":
-        return [*found, *configuration(record.object("config", 0), name)]
+        return [*found, *configuration(record.object("config", 0), records)]
     identity = record.argument("pretrained_model_name_or_path", 0) or record.argument("model_name")
     if identity is not None:
         value = constant(identity)
         local = isinstance(value, str) and project.exists(f"{value.rstrip('/')}/config.json")
         found.append(bind("model.path" if local else "model.name", identity))
-    return [*found, *_loading(record)]
+    return [*found, *changes(record.object("config"), records), *_loading(record)]
 
 
 def _perceiving(record: CallRecord, name: str) -> list[Binding]:
@@ -134,26 +128,6 @@ def _loading(record: CallRecord) -> list[Binding]:
     if (length := record.argument("max_seq_length")) is not None:
         found.append(bind("train.seq_len", length))
     return found
-
-
-def configuration(config: object, model_class: str) -> list[Binding]:
-    """model.architecture and model.config.* of a `XConfig(...)` object; empty if the object is not known."""
-    made = config.record if isinstance(config, Instance) else None
-    if made is None:
-        return []
-    if made.method == "from_pretrained":
-        identity = made.argument("pretrained_model_name_or_path", 0)
-        return [] if identity is None else [bind("model.name", identity)]
-    kind = made.method.removesuffix("Config")
-    if not made.method.endswith("Config") or not kind:
-        return []
-    found = [bind("model.architecture", Const(table()["model_types"].get(kind, kind.lower()), made.origin))]
-    return found + [bind(f"model.config.{key}", expr) for key, expr in made.kwargs.items() if _dimension(expr)]
-
-
-def _dimension(expr: Expr) -> bool:
-    value = constant(expr)
-    return isinstance(value, (int, float, str, bool)) or (isinstance(value, Unknown) and not isinstance(expr, Const))
 
 
 def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:
@@ -225,7 +199,7 @@ def _target(library: str, name: Expr, record: CallRecord) -> list[Binding]:
     task = "other" if any(part in record.name for part in (".detection.", ".segmentation.")) else "image-classification"
     found = [bind("model.target", whole), bind("task", Const(task), Rank.default)]
     classes = record.argument("num_classes")
-    if classes is not None and _dimension(classes):
+    if classes is not None and is_dimension(classes):
         found.append(bind("model.kwargs.num_classes", classes))
     if isinstance(value, str) and (size := re.search(r"(?:patch\d+|window\d+)_(\d{3})", value)):
         found.append(bind("train.image_size", Const(int(size.group(1))), Rank.default, first_origin(name)))
