@@ -24,7 +24,7 @@ from preflight.frameworks.transformers_trainer import (
 )
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
 from preflight.program import loaders
-from preflight.program.adaptations import liger_bindings
+from preflight.program.adaptations import liger_bindings, loaded_as_saved
 from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
@@ -118,7 +118,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
     ):
         models += handwritten_bindings(calls, project)
-    models += vocabulary_bindings(calls)
+    models += [*vocabulary_bindings(calls), *loaded_as_saved(calls, versions[0])]
     if weights is not None:
         models.append(bind("train.weights_dtype", weights))
     if any(r.method == "ModelConfig" and r.name.startswith("trl.") and from_command_line(r) for r in calls):

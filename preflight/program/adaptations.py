@@ -6,14 +6,19 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import bind, constant, first_origin, under, unless_unset, when
+from preflight.program.bindings import bind, constant, first_origin, is_constant, under, unless_unset, when
 from preflight.program.call_site import evaluates, words
+from preflight.program.checkpoints import makes_model
 from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord, Container, to_expr
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.notation import release
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import ATTENTION_IMPLEMENTATIONS, DTYPES, spelled
-from preflight.vocabulary.values import Const, Expr, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
+SAVED = Unknown("the weights are loaded in the type that they were saved in", Cause.out_of_project)
+"""`dtype="auto"`, which is the default of transformers 5 (its migration guide)."""
+AUTO_DTYPE = (5,)
 _OPTIONS = ("use_dora", "use_rslora", "modules_to_save", "bias")
 _KEPT = "fused_linear_cross_entropy"
 _ENCODERS = ("bert", "roberta", "vit", "clip")
@@ -56,12 +61,28 @@ def dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
     """Type of the weights and attention, from arguments of from_pretrained."""
     found: list[Binding] = []
     dtype = given.get("dtype") or given.get("torch_dtype")
-    if dtype is not None and constant(dtype) not in (None, "auto"):
-        found.append(bind("train.weights_dtype", unless_unset(dtype, spelled(dtype, DTYPES), (None, "auto"))))
+    if dtype is not None and constant(dtype) == "auto":
+        found.append(Binding("train.weights_dtype", Const(SAVED, first_origin(dtype)), Rank.read, first_origin(dtype)))
+    elif dtype is not None and constant(dtype) is not None:
+        auto = Op("==", (dtype, Const("auto")))
+        expr = unless_unset(dtype, spelled(dtype, DTYPES))
+        expr = expr if is_constant(dtype) else Op("if", (auto, Const(SAVED), expr), dtype.origin)
+        found.append(bind("train.weights_dtype", expr))
     attention = given.get("attn_implementation")
     if attention is not None and constant(attention) is not None:
         found.append(bind("train.attention", unless_unset(attention, spelled(attention, ATTENTION_IMPLEMENTATIONS))))
     return found
+
+
+def loaded_as_saved(records: Sequence[CallRecord], version: str | None) -> list[Binding]:
+    """train.weights_dtype is unknown if the release that is stated loads weights as they were saved, and no call says
+    another type. Where no release is stated, whoever judges the job takes both."""
+    stated = release(version)
+    if stated is None or stated < AUTO_DTYPE:
+        return []
+    loading = [record for record in records if record.method == "from_pretrained" and makes_model(record)]
+    silent = [record for record in loading if record.complete and not {"dtype", "torch_dtype"} & set(record.kwargs)]
+    return [Binding("train.weights_dtype", Const(SAVED, one.origin), Rank.default, one.origin) for one in silent]
 
 
 def sentence_model(name: Expr) -> Expr:

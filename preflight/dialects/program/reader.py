@@ -82,10 +82,10 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 
 def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
-    """The release of a package that the project pins."""
-    for binding in versions:
+    """The release of a package that the project pins, in the nearest folder."""
+    for binding in reversed(versions):
         if binding.field == f"software.{package}" and isinstance(binding.expr, Const):
-            return str(binding.expr.value)
+            return None if isinstance(binding.expr.value, Unknown) else str(binding.expr.value)
     return None
 
 
