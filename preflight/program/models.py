@@ -9,16 +9,17 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from preflight.program.adaptations import dtype_and_attention
-from preflight.program.bindings import bind, constant, first_origin, fold, under, when
+from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
 from preflight.program.call_site import parents, targets, words
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
+from preflight.program.trained import Trained, trained
 from preflight.python.objects import CallRecord, Instance, is_expr
 from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
@@ -30,6 +31,8 @@ _COPIES = {
     "train.copies.reference": {"ref", "reference", "teacher", "target", "frozen"},
     "train.copies.ema": {"ema", "averaged"},
 }
+_IDENTITIES = ("model.name", "model.path", "model.target", "model.architecture")
+_DESCRIBING = (*_IDENTITIES, "model.config.", "model.kwargs.", "task")
 _EMBEDDERS = ("SentenceTransformer", "CrossEncoder", "Transformer")
 _ASIDE = {"reward", "judge", "critic", "scorer", "metric", "evaluator"}
 
@@ -61,19 +64,82 @@ def _model_class(record: CallRecord) -> str | None:
 
 def model_bindings(records: Sequence[CallRecord], project: Project, parameters: Collection[str] = ()) -> list[Binding]:
     """Bindings of every model made (the last of a kind wins), of adapters and of quantisation."""
+    read = {id(record): _model_of(record, records, project, parameters) for record in records}
+    models = [record for record in records if _identifies(read[id(record)])]
+    objects = trained(records)
+    chosen = _chosen([one for one in models if _copied(one, project) is None and not _aside(one, project)], objects)
+    several = list(_several(chosen, read, project))
     found: list[Binding] = []
     for record in records:
-        bindings = _hub_model(record, records, project) or _named_model(record, parameters) or _trainers_model(record, project)
+        bindings = read[id(record)]
+        copied = _copied(record, project) if bindings else None
         if not bindings:
             found += under(record.conditions, read_call(calls(), record))
-            continue
-        aside = words(" ".join(targets(record, project)))
-        copied = next((field for field, said in _COPIES.items() if aside & said), None)
-        if copied is not None:
+        elif copied is not None:
             found += under(record.conditions, [bind(copied, Const(1), None, record.origin)])
-        elif not aside & _ASIDE:
+        elif record in chosen:
+            owner = _owner(record, models, objects)
+            bindings = [b for b in bindings if not (several and b.field.startswith(_DESCRIBING))]
+            found += under(record.conditions, [_part_of(owner, record)] if owner is not None else bindings)
+        elif record not in models and not _aside(record, project):
             found += under(record.conditions, bindings)
-    return found
+    return [*found, *several]
+
+
+def _copied(record: CallRecord, project: Project) -> str | None:
+    """The field of a copy of the weights that a call makes, by the name that it is assigned to."""
+    said = words(" ".join(targets(record, project)))
+    return next((field for field, names in _COPIES.items() if said & names), None)
+
+
+def _owner(record: CallRecord, models: Sequence[CallRecord], objects: Trained) -> str | None:
+    """The class of the project that the model of a call is a part of, if that has more."""
+    others = [one.value for one in models if one.value is not None]
+    return objects.owner(record.value, others) if record.value is not None else None
+
+
+def _aside(record: CallRecord, project: Project) -> bool:
+    return bool(words(" ".join(targets(record, project))) & _ASIDE)
+
+
+def _chosen(models: Sequence[CallRecord], objects: Trained) -> list[CallRecord]:
+    """The models that are trained, as far as the text shows what is trained."""
+    shown = [one for one in models if one.value is not None and objects.has(one.value)]
+    if shown or objects.of_project():
+        return [one for one in models if one in shown or not one.reached or one.value is None]
+    return list(models)
+
+
+def _several(
+    models: Sequence[CallRecord], read: Mapping[int, Sequence[Binding]], project: Project
+) -> Iterator[Binding]:
+    """Different models beside each other, of which the text does not show which one is trained."""
+    always = [one for one in models if not one.conditions and one.reached]
+    kept = {(one.path, one.function, targets(one, project)): one for one in always}
+    identities = [next(b.expr for b in read[id(one)] if b.field in _IDENTITIES) for one in kept.values()]
+    if any(not same(identities[0], other) for other in identities[1:]):
+        last = always[-1]
+        reason = "the program makes several models, and which of them it trains is not known"
+        yield Binding("model.name", Const(Unknown(reason, Cause.not_modelled), last.origin), Rank.literal, last.origin)
+
+
+def _model_of(
+    record: CallRecord, records: Sequence[CallRecord], project: Project, parameters: Collection[str]
+) -> list[Binding]:
+    """The bindings of a call that makes a model; empty if it makes none."""
+    return (
+        _hub_model(record, records, project) or _named_model(record, parameters) or _trainers_model(record, project)
+    )
+
+
+def _identifies(bindings: Sequence[Binding]) -> bool:
+    return any(binding.field in _IDENTITIES for binding in bindings)
+
+
+def _part_of(owner: str, record: CallRecord) -> Binding:
+    """The model is unknown: what is trained is a class of the project, and this is a part of it."""
+    words_ = f"what is trained is {owner}, a class of the project, and {record.name}() makes a part of it"
+    return Binding("model.name", Const(Unknown(words_, Cause.not_modelled), record.origin), Rank.literal, record.origin)
 
 
 def _hub_model(record: CallRecord, records: Sequence[CallRecord], project: Project) -> list[Binding]:

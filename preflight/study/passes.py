@@ -313,5 +313,6 @@ def _as_default(candidate: Candidate) -> Candidate:
 
 def _is_set_nowhere(expr: Expr) -> bool:
     if isinstance(expr, Const):
-        return isinstance(expr.value, Unknown)
+        # what is read, and is not modelled, is no setting that a name could replace
+        return isinstance(expr.value, Unknown) and expr.value.cause is not Cause.not_modelled
     return any(not name.startswith(MARK) for name in names(expr))
