@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import bind, constant, first_origin, is_constant, under, unless_unset, when
+from preflight.program.bindings import bind, constant, decides, first_origin, fold, is_constant, under, unless_unset, when
 from preflight.program.call_site import evaluates, words
 from preflight.program.checkpoints import makes_model
 from preflight.program.rows import FoundSettings
@@ -16,6 +16,8 @@ from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import ATTENTION_IMPLEMENTATIONS, DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
+VLLM_SHARE = 0.9
+"""`gpu_memory_utilization` (vllm, config/cache.py)."""
 SAVED = Unknown("the weights are loaded in the type that they were saved in", Cause.out_of_project)
 """`dtype="auto"`, which is the default of transformers 5 (its migration guide)."""
 AUTO_DTYPE = (5,)
@@ -48,6 +50,26 @@ def compiled(args: Arguments, found: FoundSettings) -> None:
     record = args.call
     if record is not None and (record.name == "torch.compile" or words(record.name) & {"model", "net"}):
         found.add("train.compile", Const(True, record.origin))
+
+
+def vllm(args: Arguments, found: FoundSettings) -> None:
+    """`LLM(model, gpu_memory_utilization=0.9)`: training has what is left, unless the engine sleeps meanwhile."""
+    if args.value("enable_sleep_mode") not in (None, False):
+        return
+    share = args.get("gpu_memory_utilization", VLLM_SHARE)
+    left = fold(Op("round", (Op("-", (Const(1), share)), Const(6))), first_origin(share))
+    found.bindings.append(bind("train.allocator.per_process_fraction", left, Rank.literal, args.origin("")))
+
+
+def checkpointed(args: Arguments, found: FoundSettings) -> None:
+    """`torch.utils.checkpoint.checkpoint(block, x)` in a model's forward. Behind a switch of the model that is not
+    known, it is unknown: the call alone does not say that it is made."""
+    record = args.call
+    if record is None:
+        return
+    switched = any(isinstance(constant(one), Unknown) and not decides(one) for one in record.conditions)
+    reason = Unknown("a switch of the model decides, which is not known", Cause.run_time)
+    found.bindings.append(bind("train.gradient_checkpointing", Const(reason if switched else True, record.origin)))
 
 
 def init_kwargs(args: Arguments, found: FoundSettings) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from preflight.program.adaptations import dtype_and_attention
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
-from preflight.program.call_site import parents, targets, words
+from preflight.program.call_site import around, parents, targets, words
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, trained
@@ -26,7 +26,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown
 
-_HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum")
+_HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum", "trl")
 _COPIES = {
     "train.copies.reference": {"ref", "reference", "teacher", "target", "frozen"},
     "train.copies.ema": {"ema", "averaged"},
@@ -40,6 +40,7 @@ _ASIDE = {"reward", "judge", "critic", "scorer", "metric", "evaluator"}
 def task_of(class_name: str) -> str | None:
     """The task of a model class of transformers, by its name; None if the name does not tell."""
     tasks: dict[str, str] = table()["tasks"]
+    class_name = class_name.removesuffix("WithValueHead")  # TRL's, around one of transformers
     if class_name in tasks:
         return tasks[class_name]
     return next(
@@ -54,6 +55,8 @@ def _model_class(record: CallRecord) -> str | None:
         return None
     parts = record.name.split(".")
     name = parts[-2] if record.method in ("from_pretrained", "from_config", "_from_config") else parts[-1]
+    if name.startswith(("Flax", "TF")):
+        return None  # of JAX and TensorFlow
     if not name[:1].isupper() or name.endswith(tuple(table()["not_models"])):
         return None
     made = (
@@ -115,12 +118,18 @@ def _several(
 ) -> Iterator[Binding]:
     """Different models beside each other, of which the text does not show which one is trained."""
     always = [one for one in models if not one.conditions and one.reached]
-    kept = {(one.path, one.function, targets(one, project)): one for one in always}
+    kept = {_slot(one, project): one for one in always}
     identities = [next(b.expr for b in read[id(one)] if b.field in _IDENTITIES) for one in kept.values()]
     if any(not same(identities[0], other) for other in identities[1:]):
         last = always[-1]
         reason = "the program makes several models, and which of them it trains is not known"
         yield Binding("model.name", Const(Unknown(reason, Cause.not_modelled), last.origin), Rank.literal, last.origin)
+
+
+def _slot(record: CallRecord, project: Project) -> object:
+    """Where a model is kept: of several that one name is assigned to, the last is used."""
+    alone = isinstance(next(iter(around(record, project)), None), (ast.Assign, ast.AnnAssign))
+    return (record.path, record.function, targets(record, project)) if alone else id(record)
 
 
 def _model_of(

@@ -150,6 +150,28 @@ def optimizer_bindings(records: Sequence[CallRecord], project: Project) -> list[
     return found
 
 
+def own_optimizer(trainers: Sequence[CallRecord]) -> list[Binding] | None:
+    """The optimizer that a Trainer gets instead of the one of its arguments, as bindings; None if it gets none.
+
+    `optimizers=(optimizer, scheduler)` is one that the program makes, and has its own bindings if its class is known.
+    """
+    for record in trainers:
+        pair = record.object("optimizers")
+        if pair is not None and not _is_none(pair.items.get(0) if isinstance(pair, Container) else pair):
+            return [bind("train.optimizer", unknown("the program makes it", record.origin))]
+        named = record.object("optimizer_cls_and_kwargs")
+        if named is not None and not _is_none(named):
+            first = named.items.get(0) if isinstance(named, Container) else None
+            known = isinstance(first, External) and first.name.startswith(_TORCH)
+            name = _named(first.name.rpartition(".")[2], True) if known and isinstance(first, External) else "other"
+            return [bind("train.optimizer", Const(name, record.origin))]
+    return None
+
+
+def _is_none(value: Abstract | None) -> bool:
+    return isinstance(value, Const) and value.value is None
+
+
 def _slot(record: CallRecord, project: Project) -> tuple[str, str | None, tuple[str, ...]]:
     """Where an optimizer is kept: of several in one place the last is used."""
     return record.path, record.function, targets(record, project)

@@ -63,6 +63,7 @@ def trained(records: Sequence[CallRecord]) -> Trained:
             found += _objects(record.receiver_object)
         elif record.method.endswith("Trainer") or record.method == "fit":
             found += _objects(record.object("model", 0))
+            found += _objects(record.object("model", 1)) if record.method == "PPOTrainer" else []  # TRL before 0.12
     return Trained(tuple({id(one): one for one in found}.values()))
 
 

@@ -33,6 +33,7 @@ _EVALUATED: CacheKind[list[tuple[Mapping[str, Expr], Interpreter]]] = CacheKind(
 )
 _PARSED: CacheKind[PythonDocument] = CacheKind("a program's text, parsed")
 _HEAVY: CacheKind[Binding | None] = CacheKind("packages that a program imports")
+_FOREIGN: CacheKind[list[Binding]] = CacheKind("the framework of a program that is not PyTorch")
 _SAID: CacheKind[CallFacts] = CacheKind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_SUFFIXES = (".yaml", ".yml")
@@ -44,6 +45,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.program.other_frameworks import of_another_framework
     from preflight.program.versions import imported, pinned
 
     # raises where it is not Python
@@ -63,6 +65,9 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     unread = [one for target, named in flagged if not project.exists(target) for one in _unread(target, named)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
     heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
+    foreign = evaluator.remembered.get(
+        _FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project)
+    )
     software = [*versions, *([heavy] if heavy is not None else [])]
     bindings = launch_bindings(call, facts, said.bindings)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
@@ -71,7 +76,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         path=source.path,
         dialect=NAME,
         parameters=(*defaults, *fixed),
-        bindings=(*software, *_constants(evaluator, source), *bindings, *unread),
+        bindings=(*software, *_constants(evaluator, source), *bindings, *unread, *foreign),
         axes=axes,
         links=tuple(links),
         facts=tuple(facts),
