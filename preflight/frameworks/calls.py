@@ -25,8 +25,8 @@ from preflight.frameworks.transformers_trainer import (
 from preflight.frameworks.trl import is_old_ppo, old_ppo
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
 from preflight.program import loaders
-from preflight.program.adapters import adapter_bindings
 from preflight.program.adaptations import liger_bindings, loaded_as_saved
+from preflight.program.adapters import adapter_bindings
 from preflight.program.arguments import Arguments
 from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under

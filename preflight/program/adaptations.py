@@ -6,7 +6,17 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import bind, constant, decides, first_origin, fold, is_constant, under, unless_unset, when
+from preflight.program.bindings import (
+    bind,
+    constant,
+    decides,
+    first_origin,
+    fold,
+    is_constant,
+    under,
+    unless_unset,
+    when,
+)
 from preflight.program.call_site import evaluates, words
 from preflight.program.checkpoints import makes_model
 from preflight.program.rows import FoundSettings

@@ -1,4 +1,4 @@
-"""peft's adapters other than LoRA -> train.peft.*. Where the text does not say which adapters are made, they are unknown.
+"""peft's adapters other than LoRA -> train.peft.*. They are unknown where the text does not say which are made.
 
 An adapter that is left out is an estimate of full fine-tuning. The name of the method is always passed on; whether it
 is modelled is decided by whoever estimates.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import (
@@ -136,7 +137,7 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
     return found
 
 
-_Rivals = "list[tuple[tuple[Expr, ...], Expr]]"
+_Rivals: TypeAlias = "list[tuple[tuple[Expr, ...], Expr]]"
 
 
 def _opened(expr: Expr) -> tuple[tuple[Expr, ...], Expr]:

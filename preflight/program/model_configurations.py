@@ -20,7 +20,9 @@ from preflight.vocabulary.values import Cause, Const, Expr, Unknown
 _HEADS = frozenset({"hidden_size", "num_attention_heads"})
 _NO_SIZE = ("_id", "_ids", "labels", "return_dict")
 """Endings of whole numbers in a configuration that size nothing."""
-_OF_LOADING = frozenset({"revision", "subfolder", "force_download", "local_files_only", "trust_remote_code", "use_cache"})
+_OF_LOADING = frozenset(
+    {"revision", "subfolder", "force_download", "local_files_only", "trust_remote_code", "use_cache"}
+)
 FEW_TOKENS = 256
 """Tokens that a program may add before they matter: under one per cent of a small vocabulary of 32,000."""
 
@@ -50,17 +52,19 @@ def configuration(config: object, records: Sequence[CallRecord]) -> list[Binding
     if not made.method.endswith("Config") or not kind:
         return []
     if isinstance(made.callee, ClassValue) or not made.complete:
-        words = f"{made.method} is a class of the project" if isinstance(made.callee, ClassValue) else "not all arguments of the configuration are known"
-        return [Binding("model.architecture", Const(Unknown(words, Cause.not_read), made.origin), Rank.literal, made.origin)]
+        own = f"{made.method} is a class of the project"
+        reason = own if isinstance(made.callee, ClassValue) else "not all arguments of the configuration are known"
+        unread = Const(Unknown(reason, Cause.not_read), made.origin)
+        return [Binding("model.architecture", unread, Rank.literal, made.origin)]
     found = [bind("model.architecture", Const(table()["model_types"].get(kind, kind.lower()), made.origin))]
-    found += [bind(f"model.config.{key}", expr) for key, expr in made.kwargs.items() if is_dimension(expr)]
-    return [*found, *(bind(f"model.config.{key}", expr) for key, expr in _set_later(config, records) if is_dimension(expr))]
+    given = [*made.kwargs.items(), *_set_later(config, records)]
+    return [*found, *(bind(f"model.config.{key}", expr) for key, expr in given if is_dimension(expr))]
 
 
 def changes(config: object, records: Sequence[CallRecord]) -> list[Binding]:
     """What a program changes of a configuration that it read: model.config.KEY, for keys that may size the model."""
     made = config.record if isinstance(config, Instance) else None
-    if made is None or made.method != "from_pretrained" or not isinstance(config, Instance):
+    if made is None or made.method != "from_pretrained":
         return []
     given = {key: expr for key, expr in made.kwargs.items() if key != "pretrained_model_name_or_path"}
     later = dict(_set_later(config, records))
@@ -68,13 +72,17 @@ def changes(config: object, records: Sequence[CallRecord]) -> list[Binding]:
     bindings = [bind(f"model.config.{key}", expr, Rank.literal) for key, expr in found.items()]
     if _HEADS & set(later) and "head_dim" not in found:
         # transformers computes it in __init__ of newer releases, from the sizes before the change
-        words = "whether the width of a head follows a change of the configuration depends on the release of transformers"
+        words = (
+            "whether the width of a head follows a change of the configuration depends on the release of transformers"
+        )
         bindings.append(Binding("model.config.head_dim", Const(Unknown(words, Cause.not_modelled)), Rank.literal))
     return bindings
 
 
-def _set_later(config: Instance, records: Sequence[CallRecord]) -> Iterator[tuple[str, Expr]]:
+def _set_later(config: object, records: Sequence[CallRecord]) -> Iterator[tuple[str, Expr]]:
     """`config.hidden_size = 64`, `config.update({"hidden_size": 64})`."""
+    if not isinstance(config, Instance):
+        return
     for record in records:
         if record.method == "update" and record.receiver_object is config and record.arguments:
             given = record.arguments[0]

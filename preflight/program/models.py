@@ -7,12 +7,8 @@ open_clip. A second model that is called reference, teacher or EMA is a copy of 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any
 
 from preflight.program.adaptations import dtype_and_attention
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
@@ -20,7 +16,7 @@ from preflight.program.call_site import around, parents, targets, words
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, trained
-from preflight.python.objects import CallRecord, Instance, is_expr
+from preflight.python.objects import CallRecord, is_expr
 from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
@@ -136,9 +132,7 @@ def _model_of(
     record: CallRecord, records: Sequence[CallRecord], project: Project, parameters: Collection[str]
 ) -> list[Binding]:
     """The bindings of a call that makes a model; empty if it makes none."""
-    return (
-        _hub_model(record, records, project) or _named_model(record, parameters) or _trainers_model(record, project)
-    )
+    return _hub_model(record, records, project) or _named_model(record, parameters) or _trainers_model(record, project)
 
 
 def _identifies(bindings: Sequence[Binding]) -> bool:

@@ -9,13 +9,13 @@ from preflight.program.bindings import bind, constant, decides, fold, same, unde
 from preflight.program.call_site import targets, words
 from preflight.python.objects import (
     Abstract,
+    Attribute,
     CallRecord,
     ClassValue,
     Container,
     External,
     Instance,
     alternatives,
-    is_expr,
     made_by,
 )
 from preflight.vocabulary.project import Project
@@ -51,7 +51,9 @@ _MORE = {"RMSprop": ("momentum", "centered"), "Adam": ("amsgrad",), "AdamW": ("a
 
 _PARAMETERS = (".parameters", ".named_parameters", ".get_params")
 """Methods of a model whose result an optimizer takes."""
-_NO_STEP = frozenset({"ema", "average", "averaged", "averager", "averaging", "swa", "clip", "clipper", "counter", "fisher"})
+_NO_STEP = frozenset(
+    {"ema", "average", "averaged", "averager", "averaging", "swa", "clip", "clipper", "counter", "fisher"}
+)
 """Words in names of classes that take parameters and are no optimizer."""
 _MAKES = frozenset({"create", "make", "build", "get", "configure", "init", "setup", "prepare"})
 _OPTIMIZER = frozenset({"optimizer", "optim", "optimiser", "optimizers"})
@@ -80,12 +82,16 @@ def _is_own(record: CallRecord) -> bool:
 
 def _is_base(name: str) -> bool:
     last = name.rpartition(".")[2]
-    return name.startswith(_TORCH) and not any(part in name for part in _NOT_ONE) or last == "Optimizer"
+    return (name.startswith(_TORCH) and not any(part in name for part in _NOT_ONE)) or last == "Optimizer"
 
 
 def _is_foreign(record: CallRecord) -> bool:
     """A class that is not in the project, made with the parameters of a model."""
-    if not isinstance(record.callee, External) or not record.method[:1].isupper() or record.name.startswith("torch.nn."):
+    if (
+        not isinstance(record.callee, External)
+        or not record.method[:1].isupper()
+        or record.name.startswith("torch.nn.")
+    ):
         return False
     if words(record.method) & _NO_STEP or "." not in record.name:
         return False
@@ -107,11 +113,13 @@ def _is_parameters(value: Abstract) -> bool:
 def _chosen(record: CallRecord, project: Project) -> Expr | None:
     """The optimizer of a call whose class the text does not name; None if the call makes none.
 
-    `{"sgd": torch.optim.SGD, ...}[name](model.parameters())` has one of a table. `getattr(torch.optim, name)(...)` and a
-    function of a package, `create_optimizer(args, model)`, are unknown.
+    `{"sgd": torch.optim.SGD, ...}[name](model.parameters())` has one of a table. `getattr(torch.optim, name)(...)` is
+    unknown, and so is what a function of a package makes, `create_optimizer(args, model)`.
     """
     callee, said = record.callee, words(record.method)
-    makes = isinstance(callee, External) and said & _MAKES and said & _OPTIMIZER and not said - _MAKES - _OPTIMIZER - {"v2"}
+    makes = (
+        isinstance(callee, External) and said & _MAKES and said & _OPTIMIZER and not said - _MAKES - _OPTIMIZER - {"v2"}
+    )
     named = words(" ".join(targets(record, project))) & {*_OPTIMIZER, "opt"}
     looked_up = isinstance(callee, (Const, Op)) and named and _takes_parameters(record)
     if looked_up and isinstance(callee, Op) and callee.operator == "get":
@@ -182,15 +190,14 @@ def _of_single_tensors(record: CallRecord) -> bool:
     given = record.object("params", 0)
     if not isinstance(given, Container) or not given.is_sequence or given.open or not given.items:
         return False
-    return not any(
-        isinstance(one, Container) or is_expr(one) or _is_parameters(one) or isinstance(one, Instance) and not _is_tensor(one)
-        for item in given.items.values()
-        for one in alternatives(item)
-    )
+    return all(_is_tensor(one) for item in given.items.values() for one in alternatives(item))
 
 
-def _is_tensor(value: Instance) -> bool:
-    return value.made_by.startswith("torch.") and value.cls is None
+def _is_tensor(value: Abstract) -> bool:
+    """`torch.nn.Parameter(...)`, `torch.zeros(...)`, or an attribute of an object that is not known: no parameters."""
+    if isinstance(value, Attribute):
+        return not _is_parameters(value)
+    return isinstance(value, Instance) and value.cls is None and value.made_by.startswith("torch.")
 
 
 def _bindings(record: CallRecord) -> list[Binding]:

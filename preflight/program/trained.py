@@ -48,9 +48,8 @@ class Trained:
             if not is_module(one.cls) or not _has(one, model):
                 continue
             within = list(reachable(one))
-            if any(other is not model and any(other is part for part in within) for other in others):
-                return one.made_by.rpartition(".")[2]
-            if any(part.made_by.startswith("torch.nn.") and part.made_by.rpartition(".")[2] in _LARGE for part in within):
+            several = any(other is not model and any(other is part for part in within) for other in others)
+            if several or any(_is_large(part) for part in within):
                 return one.made_by.rpartition(".")[2]
         return None
 
@@ -82,6 +81,11 @@ def _for_optimizer(record: CallRecord, records: Sequence[CallRecord]) -> bool:
             if given is not None and any(part is record.value for part in reachable(given, calls=False)):
                 return True
     return False
+
+
+def _is_large(part: Instance) -> bool:
+    home, _, name = part.made_by.rpartition(".")
+    return home.startswith("torch.nn") and name in _LARGE
 
 
 def _has(holder: Instance, model: Abstract) -> bool:

@@ -1,4 +1,7 @@
-"""Versions that a project pins (`torch==2.4.0`, a lock file) -> software.*; packages that its modules import -> data.imports."""
+"""Versions that a project pins (`torch==2.4.0`, a lock file) -> software.*.
+
+Packages that its modules import -> data.imports.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ _PIN = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _CONDA = re.compile(
-    rf"""^\s*-\s*["']?(?:[\w-]+::)?(?P<name>{"|".join((*_PACKAGES, "pytorch"))})\s*={{1,2}}\s*(?P<version>\d+(?:\.\d+)+[\w.+]*)""",
+    rf"""^\s*-\s*["']?(?:[\w-]+::)?(?P<name>{"|".join((*_PACKAGES, "pytorch"))})"""
+    r"""\s*={1,2}\s*(?P<version>\d+(?:\.\d+)+[\w.+]*)""",
     re.MULTILINE | re.IGNORECASE,
 )
 _LOCKED = re.compile(

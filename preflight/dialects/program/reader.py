@@ -65,9 +65,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     unread = [one for target, named in flagged if not project.exists(target) for one in _unread(target, named)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
     heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
-    foreign = evaluator.remembered.get(
-        _FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project)
-    )
+    foreign = evaluator.remembered.get(_FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
     bindings = launch_bindings(call, facts, said.bindings)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
@@ -101,15 +99,16 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
 
     environment = environment_of(call.launch) if call is not None else {}
     hooks = _hooks(source, call, project)
-    evaluator = None if hooks else _known(source, environment, project)
+    launched = call is not None
+    evaluator = None if hooks else _known(source, environment, project, launched)
     if evaluator is None:
-        evaluator = Interpreter(project, hooks, environment=environment)
+        evaluator = Interpreter(project, hooks, environment=environment, launched=launched)
         evaluator.run(source.path)
     files = {name: one.default for name, one in evaluator.parameters.items() if _names_data(one.default)}
     words = given(evaluator.parameters.values(), call.words if call else ())
     files |= {name: value for name, value in words.items() if _names_data(value)}
     if files:
-        evaluator = Interpreter(project, hooks, environment=environment, assume=files)
+        evaluator = Interpreter(project, hooks, environment=environment, assume=files, launched=launched)
         evaluator.run(source.path)
     return evaluator
 
@@ -119,17 +118,17 @@ def _names_data(value: Expr | None) -> bool:
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
 
 
-def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Interpreter:
+def _known(source: Source, environment: Mapping[str, Expr], project: Project, launched: bool) -> Interpreter:
     """The program evaluated once for all launches with the same texts and the same values of the variables in them."""
     from preflight.python.interpreter import Interpreter
 
-    known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
+    known = project.remembered.get(_EVALUATED, list, source.path, launched, frozenset(project.overlay.items()))
     for before, one in known:
         text = "\n".join(project.source(path).text for path in one.reads)
         mentioned = [name for name in {*before, *environment} if name in text]
         if all(before.get(name) == environment.get(name) for name in mentioned):
             return one
-    found = Interpreter(project, environment=environment)
+    found = Interpreter(project, environment=environment, launched=launched)
     found.run(source.path)
     known.append((environment, found))
     return found
