@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.program.bindings import bind, constant, under
+from preflight.program.bindings import bind, constant, is_unknown, under
 from preflight.python.objects import CallRecord, ClassValue, Container, Instance, alternatives, to_expr
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown
@@ -48,12 +48,12 @@ def configuration(config: object, records: Sequence[CallRecord]) -> list[Binding
     if made.method == "from_pretrained":
         identity = made.argument("pretrained_model_name_or_path", 0)
         return [] if identity is None else [bind("model.name", identity), *changes(config, records)]
-    kind = made.method.removesuffix("Config")
-    if not made.method.endswith("Config") or not kind:
+    kind, own_class = made.method.removesuffix("Config"), isinstance(made.callee, ClassValue)
+    if not own_class and (not made.method.endswith("Config") or not kind):
         return []
-    if isinstance(made.callee, ClassValue) or not made.complete:
+    if own_class or not made.complete:
         own = f"{made.method} is a class of the project"
-        reason = own if isinstance(made.callee, ClassValue) else "not all arguments of the configuration are known"
+        reason = own if own_class else "not all arguments of the configuration are known"
         unread = Const(Unknown(reason, Cause.not_read), made.origin)
         return [Binding("model.architecture", unread, Rank.literal, made.origin)]
     found = [bind("model.architecture", Const(table()["model_types"].get(kind, kind.lower()), made.origin))]
@@ -121,7 +121,7 @@ def vocabulary_bindings(records: Sequence[CallRecord]) -> list[Binding]:
         size = record.argument("new_num_tokens", 0)
         if record.method != "resize_token_embeddings" or size is None:
             continue
-        if isinstance(size, Const) and isinstance(size.value, Unknown):
+        if is_unknown(size):
             if _adds_few(records):
                 continue
             words = "the program adds tokens to the vocabulary, and how many is not known"

@@ -58,12 +58,20 @@ def trained(records: Sequence[CallRecord]) -> Trained:
     """What the optimizers and trainers of a program get."""
     found: list[Instance] = []
     for record in records:
-        if record.method in _PARAMETERS and _for_optimizer(record, records):
-            found += _objects(record.receiver_object)
+        if is_optimizer(record):
+            found += _with_parameters(record)
         elif record.method.endswith("Trainer") or record.method == "fit":
             found += _objects(record.object("model", 0))
             found += _objects(record.object("model", 1)) if record.method == "PPOTrainer" else []  # TRL before 0.12
     return Trained(tuple({id(one): one for one in found}.values()))
+
+
+def _with_parameters(record: CallRecord) -> Iterator[Instance]:
+    """The objects whose parameters an optimizer gets, by themselves, in a list or in a group."""
+    given = record.object("params", 0)
+    for part in reachable(given, calls=False) if given is not None else ():
+        if part.record is not None and part.record.method in _PARAMETERS:
+            yield from _objects(part.record.receiver_object)
 
 
 def _objects(value: Abstract | None) -> list[Instance]:
@@ -71,16 +79,6 @@ def _objects(value: Abstract | None) -> list[Instance]:
     if isinstance(value, Either):
         return [*_objects(value.then), *_objects(value.otherwise)]
     return [value] if isinstance(value, Instance) else []
-
-
-def _for_optimizer(record: CallRecord, records: Sequence[CallRecord]) -> bool:
-    """Whether an optimizer gets the parameters, by themselves, in a list or in a group."""
-    for one in records:
-        if is_optimizer(one):
-            given = one.object("params", 0)
-            if given is not None and any(part is record.value for part in reachable(given, calls=False)):
-                return True
-    return False
 
 
 def _is_large(part: Instance) -> bool:
