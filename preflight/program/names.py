@@ -129,7 +129,7 @@ def binding_for(key: str, expr: Expr, kind: str = "") -> Binding | None:
     components = _components(key)
     if components:
         name = components[-1]
-        if name in ("name", "type", "_target_", "optimizer") and len(components) > 1:
+        if name in ("name", "type", "target", "optimizer") and len(components) > 1:
             name = components[-2] if components[-2] in ("optimizer", "optim") else name
         for field, names in _MAPPED.items():
             if name in names and _role(components) == "train":
