@@ -7,12 +7,13 @@ before it makes a model of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from preflight.program.bindings import bind, constant, is_unknown, under
+from preflight.program.names import dimensions
 from preflight.python.objects import CallRecord, ClassValue, Container, Instance, alternatives, to_expr
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown
@@ -96,16 +97,9 @@ def _sizes(key: str, expr: Expr) -> bool:
     if key.startswith("_") or key in _OF_LOADING or key.endswith(_NO_SIZE):
         return False
     value = constant(expr)
-    if key in _dimensions() or key == "tie_word_embeddings":
+    if key in dimensions() or key == "tie_word_embeddings":
         return True
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-@lru_cache(maxsize=1)
-def _dimensions() -> frozenset[str]:
-    """Keys of configurations that size a transformer."""
-    aliases: Mapping[str, Any] = json.loads(files("preflight.program").joinpath("aliases.json").read_text("utf-8"))
-    return frozenset(aliases["dimensions"])
 
 
 # --- vocabularies that the program changes ---------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def _copied(record: CallRecord, project: Project) -> str | None:
 def _owner(record: CallRecord, models: Sequence[CallRecord], objects: Trained) -> str | None:
     """The class of the project that the model of a call is a part of, if that has more."""
     others = [one.value for one in models if one.value is not None]
-    return objects.owner(record.value, others) if record.value is not None else None
+    return objects.larger(record.value, others) if record.value is not None else None
 
 
 def _aside(record: CallRecord, project: Project) -> bool:

@@ -43,6 +43,11 @@ def _table() -> tuple[_Table, dict[str, str], dict[str, str]]:
     return table, spellings, dimensions
 
 
+def dimensions() -> frozenset[str]:
+    """Keys of Hugging Face configurations that size a transformer."""
+    return frozenset(_table()[0]["dimensions"])
+
+
 def _components(key: str) -> list[str]:
     """`Trainer.maxLen` -> ["trainer", "max_len"]; empty and transparent components are left out."""
     transparent = _table()[0]["transparent"]

@@ -42,7 +42,7 @@ class Trained:
         """Whether a model is trained, or a part of what is trained."""
         return any(_has(one, model) for one in self.objects)
 
-    def owner(self, model: Abstract, others: Sequence[Abstract]) -> str | None:
+    def larger(self, model: Abstract, others: Sequence[Abstract]) -> str | None:
         """The class of the project that a model is a part of, if it has other models or large layers, too."""
         for one in self.objects:
             if not is_module(one.cls) or not _has(one, model):

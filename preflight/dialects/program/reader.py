@@ -45,8 +45,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links
-    from preflight.program.other_frameworks import of_another_framework
-    from preflight.program.versions import imported, pinned
+    from preflight.program.versions import imported, of_another_framework, pinned
 
     # raises where it is not Python
     project.remembered.get(_PARSED, lambda: parse_python(source), source.path)
