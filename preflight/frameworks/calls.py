@@ -22,9 +22,12 @@ from preflight.frameworks.transformers_trainer import (
     parameters,
     training_arguments,
 )
+from preflight.frameworks.trl import is_old_ppo, old_ppo
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
 from preflight.program import loaders
-from preflight.program.adaptations import liger_bindings
+from preflight.program.adaptations import liger_bindings, loaded_as_saved
+from preflight.program.adapters import adapter_bindings
+from preflight.program.arguments import Arguments
 from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
@@ -35,8 +38,9 @@ from preflight.program.images import image_bindings, switch_bindings
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
 from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
+from preflight.program.model_configurations import vocabulary_bindings
 from preflight.program.models import batch_norm, frozen_bindings, model_bindings
-from preflight.program.optimizers import optimizer_bindings
+from preflight.program.optimizers import optimizer_bindings, own_optimizer
 from preflight.program.own_transformer import handwritten_bindings
 from preflight.program.precision import autocast_binding, weights_dtype
 from preflight.program.resuming import resume_bindings
@@ -117,6 +121,8 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
     ):
         models += handwritten_bindings(calls, project)
+    models += adapter_bindings(calls)
+    models += [*vocabulary_bindings(calls), *loaded_as_saved(calls, versions[0])]
     if weights is not None:
         models.append(bind("train.weights_dtype", weights))
     if any(r.method == "ModelConfig" and r.name.startswith("trl.") and from_command_line(r) for r in calls):
@@ -140,7 +146,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *checkpoint_bindings(calls),
         *resume_bindings(calls, project),
         *bindings_of_calls("arguments", calls),
-        *optimizer_bindings(calls),
+        *optimizer_bindings(calls, project),
         *([bind("train.precision", stored, Rank.read)] if stored is not None and not trained else []),
         *autocast_binding(calls, stored),
         *bindings_of_calls("accelerate", calls),
@@ -251,6 +257,7 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
         task=task,
     )
     version, trl = versions
+    own = own_optimizer(trainers)
     found: list[Binding] = []
     for record in calls:
         flavour = ARGUMENT_CLASSES.get(record.method)
@@ -261,9 +268,13 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
                     **{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)},
                     **values,
                 }
+            if flavour == "ppo" and is_old_ppo(record.kwargs):
+                found += under(record.conditions, old_ppo(Arguments(record.kwargs, rank=None), use.base))
+                continue
             bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
+            bindings = [b for b in bindings if own is None or not b.field.startswith("train.optimizer")]
             found += under(record.conditions, [b for b in bindings if record.complete or b.rank != Rank.default])
-    return found
+    return [*found, *(own or ())]
 
 
 def _base(stored: Expr | None) -> Expr:

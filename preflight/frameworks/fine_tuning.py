@@ -25,6 +25,8 @@ _PAIRS = ("dpo", "orpo", "cpo", "simpo", "rm")
 _OWN = ("bf16", "fp16")
 """Arguments of transformers that ms-swift sets by itself, as `swift_precision` says."""
 _UNSLOTH_SUFFIXES = ("-unsloth-bnb-4bit", "-bnb-4bit")
+UNSLOTH_SHARE = 0.5
+"""`gpu_memory_utilization` of FastLanguageModel.from_pretrained (unsloth 2025.11, models/loader.py)."""
 UNSLOTH_LENGTH = 2048
 """max_seq_length of FastLanguageModel.from_pretrained; None is the model's own."""
 
@@ -129,6 +131,18 @@ def unsloth_original(name: Expr) -> Expr:
     for suffix in _UNSLOTH_SUFFIXES:
         plain = plain.removesuffix(suffix)
     return Const(plain, first_origin(name))
+
+
+def unsloth_vllm(args: Arguments, found: FoundSettings) -> None:
+    """`fast_inference=True`: vLLM in the same process takes its share of the GPU, and training has what is left."""
+    fast = args.value("fast_inference")
+    if fast in (None, False):
+        return
+    share = args.get("gpu_memory_utilization", UNSLOTH_SHARE)
+    left = fold(Op("round", (Op("-", (Const(1), share)), Const(6))), first_origin(share))
+    reason = Const(Unknown("whether vLLM is in the same process is not known", Cause.run_time))
+    field = "train.allocator.per_process_fraction"
+    found.bindings.append(bind(field, reason if isinstance(fast, Unknown) else left, Rank.literal))
 
 
 def unsloth_length(args: Arguments, found: FoundSettings) -> None:

@@ -5,15 +5,21 @@ Read from TRL 1.16 and, where a default changed, from the pull request that chan
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from preflight.frameworks.library_defaults import Use, truth
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
 from preflight.vocabulary.notation import release
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
+_OLD_PPO = frozenset({
+    "model_name", "log_with", "ppo_epochs", "init_kl_coef", "adap_kl_ctrl", "target", "horizon", "optimize_cuda_cache",
+    "optimize_device_cache", "mini_batch_size", "use_score_scaling", "tracker_project_name", "forward_batch_size",
+})  # fmt: skip
+"""Arguments that only PPOConfig before TRL 0.12 had (trl/trainer/ppo_config.py of 0.11); mini_batch_size without
+per_device_train_batch_size."""
 _ONLINE = ("grpo", "rloo", "ppo")
 """Flavours that make the text they train on."""
 _CHUNKED_DEFAULT = (1, 7)
@@ -21,6 +27,26 @@ _CHUNKED_DEFAULT = (1, 7)
 _CHUNKED = Unknown(
     "TRL's chunked loss is not modelled: whole logits are counted, which is too high", Cause.not_modelled
 )
+
+
+def is_old_ppo(given: Mapping[str, Expr]) -> bool:
+    """Whether a PPOConfig is one of TRL before 0.12, which had no TrainingArguments in it."""
+    return bool(_OLD_PPO & set(given)) and "per_device_train_batch_size" not in given
+
+
+def old_ppo(args: Arguments, base: Expr) -> list[Binding]:
+    """Bindings of PPOConfig before TRL 0.12: of `batch_size` samples, `mini_batch_size` go through the model at once
+    (ppo_trainer.py, `step`). Nothing says how long they are."""
+    lengths = Const(Unknown("PPO limits neither the prompt nor the answer", Cause.not_set))
+    copies = Const(Unknown("PPO also holds a reference model and a value head: not modelled", Cause.not_modelled))
+    return [
+        bind("train.batch_size", args.get("mini_batch_size", 1), Rank.literal),
+        bind("train.grad_accum", args.get("gradient_accumulation_steps", 1), Rank.read),
+        bind("train.precision", base, Rank.read),
+        bind("train.optimizer", Const("adam"), Rank.default),
+        bind("train.seq_len", lengths, Rank.literal),
+        bind("train.copies.reference", copies, Rank.literal),
+    ]
 
 
 def trl(args: Arguments, flavour: str, use: Use, version: str | None = None) -> list[Binding]:

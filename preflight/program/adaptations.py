@@ -6,14 +6,31 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import bind, constant, first_origin, under, unless_unset, when
+from preflight.program.bindings import (
+    bind,
+    constant,
+    decides,
+    first_origin,
+    fold,
+    is_constant,
+    under,
+    unless_unset,
+    when,
+)
 from preflight.program.call_site import evaluates, words
+from preflight.program.checkpoints import makes_model
 from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord, Container, to_expr
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.notation import release
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import ATTENTION_IMPLEMENTATIONS, DTYPES, spelled
-from preflight.vocabulary.values import Const, Expr, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
+VLLM_SHARE = 0.9
+"""`gpu_memory_utilization` (vllm, config/cache.py)."""
+SAVED = Unknown("the weights are loaded in the type that they were saved in", Cause.out_of_project)
+"""`dtype="auto"`, which is the default of transformers 5 (its migration guide)."""
+AUTO_DTYPE = (5,)
 _OPTIONS = ("use_dora", "use_rslora", "modules_to_save", "bias")
 _KEPT = "fused_linear_cross_entropy"
 _ENCODERS = ("bert", "roberta", "vit", "clip")
@@ -45,6 +62,26 @@ def compiled(args: Arguments, found: FoundSettings) -> None:
         found.add("train.compile", Const(True, record.origin))
 
 
+def vllm(args: Arguments, found: FoundSettings) -> None:
+    """`LLM(model, gpu_memory_utilization=0.9)`: training has what is left, unless the engine sleeps meanwhile."""
+    if args.value("enable_sleep_mode") not in (None, False):
+        return
+    share = args.get("gpu_memory_utilization", VLLM_SHARE)
+    left = fold(Op("round", (Op("-", (Const(1), share)), Const(6))), first_origin(share))
+    found.bindings.append(bind("train.allocator.per_process_fraction", left, Rank.literal, args.origin("")))
+
+
+def checkpointed(args: Arguments, found: FoundSettings) -> None:
+    """`torch.utils.checkpoint.checkpoint(block, x)` in a model's forward. Behind a switch of the model that is not
+    known, it is unknown: the call alone does not say that it is made."""
+    record = args.call
+    if record is None:
+        return
+    switched = any(isinstance(constant(one), Unknown) and not decides(one) for one in record.conditions)
+    reason = Unknown("a switch of the model decides, which is not known", Cause.run_time)
+    found.bindings.append(bind("train.gradient_checkpointing", Const(reason if switched else True, record.origin)))
+
+
 def init_kwargs(args: Arguments, found: FoundSettings) -> None:
     """`model_init_kwargs={...}`: arguments of from_pretrained."""
     given = args.call.object("model_init_kwargs") if args.call is not None else None
@@ -56,12 +93,28 @@ def dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
     """Type of the weights and attention, from arguments of from_pretrained."""
     found: list[Binding] = []
     dtype = given.get("dtype") or given.get("torch_dtype")
-    if dtype is not None and constant(dtype) not in (None, "auto"):
-        found.append(bind("train.weights_dtype", unless_unset(dtype, spelled(dtype, DTYPES), (None, "auto"))))
+    if dtype is not None and constant(dtype) == "auto":
+        found.append(Binding("train.weights_dtype", Const(SAVED, first_origin(dtype)), Rank.read, first_origin(dtype)))
+    elif dtype is not None and constant(dtype) is not None:
+        auto = Op("==", (dtype, Const("auto")))
+        expr = unless_unset(dtype, spelled(dtype, DTYPES))
+        expr = expr if is_constant(dtype) else Op("if", (auto, Const(SAVED), expr), dtype.origin)
+        found.append(bind("train.weights_dtype", expr))
     attention = given.get("attn_implementation")
     if attention is not None and constant(attention) is not None:
         found.append(bind("train.attention", unless_unset(attention, spelled(attention, ATTENTION_IMPLEMENTATIONS))))
     return found
+
+
+def loaded_as_saved(records: Sequence[CallRecord], version: str | None) -> list[Binding]:
+    """train.weights_dtype is unknown if the release that is stated loads weights as they were saved, and no call says
+    another type. Where no release is stated, whoever judges the job takes both."""
+    stated = release(version)
+    if stated is None or stated < AUTO_DTYPE:
+        return []
+    loading = [record for record in records if record.method == "from_pretrained" and makes_model(record)]
+    silent = [record for record in loading if record.complete and not {"dtype", "torch_dtype"} & set(record.kwargs)]
+    return [Binding("train.weights_dtype", Const(SAVED, one.origin), Rank.default, one.origin) for one in silent]
 
 
 def sentence_model(name: Expr) -> Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import (
@@ -87,18 +88,19 @@ def bind(field: str, expr: Expr, rank: Rank | None = None, origin: Origin | None
 def under(conditions: Sequence[Expr], bindings: Iterable[Binding]) -> Iterator[Binding]:
     """Bindings of a call that is made only where its path conditions hold.
 
-    Conditions on the program's parameters are kept; those on what only running tells (a step counter, the environment)
-    are taken to hold.
+    Conditions on the program's parameters are kept. So are those on what only running tells (a file that is there, the
+    environment), which `settled` takes to hold if nothing else gives the field another value.
     """
-    deciding = [condition for condition in conditions if _decides(condition)]
+    kept = [condition for condition in conditions if isinstance(constant(condition), Unknown)]
     for binding in bindings:
         expr = binding.expr
-        for condition in reversed(deciding):
+        for condition in reversed(kept):
             expr = Op("if", (condition, expr, Ref(_OTHERWISE)), expr.origin)
-        yield replace(binding, expr=expr) if deciding else binding
+        yield replace(binding, expr=expr) if kept else binding
 
 
-def _decides(condition: Expr) -> bool:
+def decides(condition: Expr) -> bool:
+    """Whether the program's parameters decide a condition."""
     return not is_constant(condition) and not any(_is_unknown_part(part) for part in _parts(condition))
 
 
@@ -118,14 +120,46 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
     found: list[Binding] = []
     for field in dict.fromkeys(binding.field for binding in bindings):
         winner: Expr = Const(None)
+        rivals: _Rivals = []
         for binding in sorted((b for b in bindings if b.field == field), key=lambda b: b.rank):
-            if _OTHERWISE in names(binding.expr):
-                binding = replace(binding, expr=simplified(substitute(binding.expr, {_OTHERWISE: winner})))
+            open_, expr = _opened(binding.expr)
+            if open_ and binding.rank > Rank.default:
+                expr = _contested(expr, open_, rivals)
+            if binding.rank > Rank.default:
+                rivals = [*rivals, (open_, expr)] if open_ else [(open_, expr)]
+            binding = replace(binding, expr=expr)
+            if _OTHERWISE in names(expr):
+                binding = replace(binding, expr=simplified(substitute(expr, {_OTHERWISE: winner})))
                 if found and found[-1].field == field and found[-1].rank == binding.rank:
                     found.pop()  # it lives on inside this one
             winner = binding.expr
             found.append(binding)
     return found
+
+
+_Rivals: TypeAlias = "list[tuple[tuple[Expr, ...], Expr]]"
+
+
+def _opened(expr: Expr) -> tuple[tuple[Expr, ...], Expr]:
+    """The path conditions that only running tells, and the expression without them."""
+    if not (isinstance(expr, Op) and expr.operator == "if" and expr.operands[2] == Ref(_OTHERWISE)):
+        return (), expr
+    condition, then, otherwise = expr.operands
+    inner, rest = _opened(then)
+    if decides(condition):
+        return inner, Op("if", (condition, rest, otherwise), expr.origin)
+    return (condition, *inner), rest
+
+
+def _contested(expr: Expr, conditions: Sequence[Expr], rivals: _Rivals) -> Expr:
+    """The value of a call under conditions that only running tells: unknown if another value is used where they do not
+    hold. A call that is made only if this one is made as well says nothing of that case."""
+    for others, value in rivals:
+        if all(any(one is other for other in others) for one in conditions) or same(value, expr):
+            continue
+        words = "a condition that only running the program decides chooses between two values"
+        return Op("if", (Const(Unknown(words, Cause.run_time)), expr, value), expr.origin)
+    return expr
 
 
 def simplified(expr: Expr) -> Expr:

@@ -28,13 +28,14 @@ def checkpoint_bindings(calls: Sequence[CallRecord]) -> list[Binding]:
     if found:
         mapped = all(_mapped(record) for record in found)
         return [bind("model.load", Const("torch-load-mmap" if mapped else "torch-load", found[0].origin))]
-    models = [record for record in calls if _is_model(record)]
+    models = [record for record in calls if makes_model(record)]
     if models and all(_keeps_type(record) for record in models):
         return [bind("model.load", Const("from-pretrained", models[0].origin))]
     return []
 
 
-def _is_model(record: CallRecord) -> bool:
+def makes_model(record: CallRecord) -> bool:
+    """Whether a call loads the weights of a model of transformers."""
     return record.method == "from_pretrained" and _MODEL.search(record.name) is not None
 
 

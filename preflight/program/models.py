@@ -7,42 +7,36 @@ open_clip. A second model that is called reference, teacher or EMA is a copy of 
 from __future__ import annotations
 
 import ast
-import json
 import re
-from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from preflight.program.adaptations import dtype_and_attention
-from preflight.program.bindings import bind, constant, first_origin, fold, under, when
-from preflight.program.call_site import parents, targets, words
+from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
+from preflight.program.call_site import around, parents, targets, words
+from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
-from preflight.python.objects import CallRecord, Instance, is_expr
+from preflight.program.trained import Trained, trained
+from preflight.python.objects import CallRecord, is_expr
 from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown
 
-_HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum")
+_HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum", "trl")
 _COPIES = {
     "train.copies.reference": {"ref", "reference", "teacher", "target", "frozen"},
     "train.copies.ema": {"ema", "averaged"},
 }
+_IDENTITIES = ("model.name", "model.path", "model.target", "model.architecture")
+_DESCRIBING = (*_IDENTITIES, "model.config.", "model.kwargs.", "task")
 _EMBEDDERS = ("SentenceTransformer", "CrossEncoder", "Transformer")
 _ASIDE = {"reward", "judge", "critic", "scorer", "metric", "evaluator"}
-
-
-@lru_cache(maxsize=1)
-def table() -> dict[str, Any]:
-    """The shipped names."""
-    loaded: dict[str, Any] = json.loads(files("preflight.program").joinpath("models.json").read_text("utf-8"))
-    return loaded
 
 
 def task_of(class_name: str) -> str | None:
     """The task of a model class of transformers, by its name; None if the name does not tell."""
     tasks: dict[str, str] = table()["tasks"]
+    class_name = class_name.removesuffix("WithValueHead")  # TRL's, around one of transformers
     if class_name in tasks:
         return tasks[class_name]
     return next(
@@ -57,6 +51,8 @@ def _model_class(record: CallRecord) -> str | None:
         return None
     parts = record.name.split(".")
     name = parts[-2] if record.method in ("from_pretrained", "from_config", "_from_config") else parts[-1]
+    if name.startswith(("Flax", "TF")):
+        return None  # of JAX and TensorFlow
     if not name[:1].isupper() or name.endswith(tuple(table()["not_models"])):
         return None
     made = (
@@ -67,22 +63,89 @@ def _model_class(record: CallRecord) -> str | None:
 
 def model_bindings(records: Sequence[CallRecord], project: Project, parameters: Collection[str] = ()) -> list[Binding]:
     """Bindings of every model made (the last of a kind wins), of adapters and of quantisation."""
+    read = {id(record): _model_of(record, records, project, parameters) for record in records}
+    models = [record for record in records if _identifies(read[id(record)])]
+    objects = trained(records)
+    chosen = _chosen([one for one in models if _copied(one, project) is None and not _aside(one, project)], objects)
+    several = list(_several(chosen, read, project))
     found: list[Binding] = []
     for record in records:
-        bindings = _hub_model(record, project) or _named_model(record, parameters) or _trainers_model(record, project)
+        bindings = read[id(record)]
+        copied = _copied(record, project) if bindings else None
         if not bindings:
             found += under(record.conditions, read_call(calls(), record))
-            continue
-        aside = words(" ".join(targets(record, project)))
-        copied = next((field for field, said in _COPIES.items() if aside & said), None)
-        if copied is not None:
+        elif copied is not None:
             found += under(record.conditions, [bind(copied, Const(1), None, record.origin)])
-        elif not aside & _ASIDE:
+        elif record in chosen:
+            owner = _owner(record, models, objects)
+            bindings = [b for b in bindings if not (several and b.field.startswith(_DESCRIBING))]
+            found += under(record.conditions, [_part_of(owner, record)] if owner is not None else bindings)
+        elif record not in models and not _aside(record, project):
             found += under(record.conditions, bindings)
-    return found
+    return [*found, *several]
 
 
-def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
+def _copied(record: CallRecord, project: Project) -> str | None:
+    """The field of a copy of the weights that a call makes, by the name that it is assigned to."""
+    said = words(" ".join(targets(record, project)))
+    return next((field for field, names in _COPIES.items() if said & names), None)
+
+
+def _owner(record: CallRecord, models: Sequence[CallRecord], objects: Trained) -> str | None:
+    """The class of the project that the model of a call is a part of, if that has more."""
+    others = [one.value for one in models if one.value is not None]
+    return objects.larger(record.value, others) if record.value is not None else None
+
+
+def _aside(record: CallRecord, project: Project) -> bool:
+    return bool(words(" ".join(targets(record, project))) & _ASIDE)
+
+
+def _chosen(models: Sequence[CallRecord], objects: Trained) -> list[CallRecord]:
+    """The models that are trained, as far as the text shows what is trained."""
+    shown = [one for one in models if one.value is not None and objects.has(one.value)]
+    if shown or objects.of_project():
+        return [one for one in models if one in shown or not one.reached or one.value is None]
+    return list(models)
+
+
+def _several(
+    models: Sequence[CallRecord], read: Mapping[int, Sequence[Binding]], project: Project
+) -> Iterator[Binding]:
+    """Different models beside each other, of which the text does not show which one is trained."""
+    always = [one for one in models if not one.conditions and one.reached]
+    kept = {_slot(one, project): one for one in always}
+    identities = [next(b.expr for b in read[id(one)] if b.field in _IDENTITIES) for one in kept.values()]
+    if any(not same(identities[0], other) for other in identities[1:]):
+        last = always[-1]
+        reason = "the program makes several models, and which of them it trains is not known"
+        yield Binding("model.name", Const(Unknown(reason, Cause.not_modelled), last.origin), Rank.literal, last.origin)
+
+
+def _slot(record: CallRecord, project: Project) -> object:
+    """Where a model is kept: of several that one name is assigned to, the last is used."""
+    alone = isinstance(next(iter(around(record, project)), None), (ast.Assign, ast.AnnAssign))
+    return (record.path, record.function, targets(record, project)) if alone else id(record)
+
+
+def _model_of(
+    record: CallRecord, records: Sequence[CallRecord], project: Project, parameters: Collection[str]
+) -> list[Binding]:
+    """The bindings of a call that makes a model; empty if it makes none."""
+    return _hub_model(record, records, project) or _named_model(record, parameters) or _trainers_model(record, project)
+
+
+def _identifies(bindings: Sequence[Binding]) -> bool:
+    return any(binding.field in _IDENTITIES for binding in bindings)
+
+
+def _part_of(owner: str, record: CallRecord) -> Binding:
+    """The model is unknown: what is trained is a class of the project, and this is a part of it."""
+    words_ = f"what is trained is {owner}, a class of the project, and {record.name}() makes a part of it"
+    return Binding("model.name", Const(Unknown(words_, Cause.not_modelled), record.origin), Rank.literal, record.origin)
+
+
+def _hub_model(record: CallRecord, records: Sequence[CallRecord], project: Project) -> list[Binding]:
     name = _model_class(record)
     if name is None:
         return []
@@ -94,13 +157,13 @@ def _hub_model(record: CallRecord, project: Project) -> list[Binding]:
         # an encoder with a head of the program's own: the head is small where there is no vocabulary in it
         found = [bind("task", Const("sequence-classification"), Rank.default)]
     if record.method != "from_pretrained":
-        return [*found, *configuration(record.object("config", 0), name)]
+        return [*found, *configuration(record.object("config", 0), records)]
     identity = record.argument("pretrained_model_name_or_path", 0) or record.argument("model_name")
     if identity is not None:
         value = constant(identity)
         local = isinstance(value, str) and project.exists(f"{value.rstrip('/')}/config.json")
         found.append(bind("model.path" if local else "model.name", identity))
-    return [*found, *_loading(record)]
+    return [*found, *changes(record.object("config"), records), *_loading(record)]
 
 
 def _perceiving(record: CallRecord, name: str) -> list[Binding]:
@@ -134,26 +197,6 @@ def _loading(record: CallRecord) -> list[Binding]:
     if (length := record.argument("max_seq_length")) is not None:
         found.append(bind("train.seq_len", length))
     return found
-
-
-def configuration(config: object, model_class: str) -> list[Binding]:
-    """model.architecture and model.config.* of a `XConfig(...)` object; empty if the object is not known."""
-    made = config.record if isinstance(config, Instance) else None
-    if made is None:
-        return []
-    if made.method == "from_pretrained":
-        identity = made.argument("pretrained_model_name_or_path", 0)
-        return [] if identity is None else [bind("model.name", identity)]
-    kind = made.method.removesuffix("Config")
-    if not made.method.endswith("Config") or not kind:
-        return []
-    found = [bind("model.architecture", Const(table()["model_types"].get(kind, kind.lower()), made.origin))]
-    return found + [bind(f"model.config.{key}", expr) for key, expr in made.kwargs.items() if _dimension(expr)]
-
-
-def _dimension(expr: Expr) -> bool:
-    value = constant(expr)
-    return isinstance(value, (int, float, str, bool)) or (isinstance(value, Unknown) and not isinstance(expr, Const))
 
 
 def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:
@@ -225,7 +268,7 @@ def _target(library: str, name: Expr, record: CallRecord) -> list[Binding]:
     task = "other" if any(part in record.name for part in (".detection.", ".segmentation.")) else "image-classification"
     found = [bind("model.target", whole), bind("task", Const(task), Rank.default)]
     classes = record.argument("num_classes")
-    if classes is not None and _dimension(classes):
+    if classes is not None and is_dimension(classes):
         found.append(bind("model.kwargs.num_classes", classes))
     if isinstance(value, str) and (size := re.search(r"(?:patch\d+|window\d+)_(\d{3})", value)):
         found.append(bind("train.image_size", Const(int(size.group(1))), Rank.default, first_origin(name)))

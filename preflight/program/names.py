@@ -16,7 +16,7 @@ from typing import TypedDict
 
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import OPTIMIZERS, PRECISIONS, spelled
-from preflight.vocabulary.values import Expr
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
 
 _MAPPED = {
     "train.optimizer": ("optimizer", "optim", "optimizer_name", "optim_name", "optimizer_type", "opt"),
@@ -41,6 +41,11 @@ def _table() -> tuple[_Table, dict[str, str], dict[str, str]]:
     spellings = {name: field for field, names in table["fields"].items() for name in names}
     dimensions = {name: key for key, names in table["dimensions"].items() for name in names}
     return table, spellings, dimensions
+
+
+def dimensions() -> frozenset[str]:
+    """Keys of Hugging Face configurations that size a transformer."""
+    return frozenset(_table()[0]["dimensions"])
 
 
 def _components(key: str) -> list[str]:
@@ -104,16 +109,38 @@ def field_for(key: str, kind: str = "") -> str | None:
     return None
 
 
+def _optimizer(expr: Expr) -> Expr:
+    """The optimizer of a setting, also by its class (`torch.optim.AdamW`). One that is not known is no default."""
+    value = expr.value if isinstance(expr, Const) else None
+    if not isinstance(value, str):
+        return spelled(expr, OPTIMIZERS)
+    name = value.rpartition(".")[2] if value.startswith("torch.optim.") else value
+    known: Value = OPTIMIZERS.get(name.lower())
+    reason = Unknown(f"{value!r} is not an optimizer that preflight knows", Cause.not_modelled)
+    return Const(reason if known is None else known, expr.origin)
+
+
+_OF_A_DEVICE = frozenset({"micro", "microbatch", "device", "gpu", "local", "mbs", "mbsz"})
+
+
+def of_a_device(key: str) -> bool:
+    """Whether a setting's name says that it counts for one device: beside it, `train_batch_size` is of all of them."""
+    components = _components(key)
+    return bool(components) and bool(_OF_A_DEVICE & set(components[-1].split("_")))
+
+
 def binding_for(key: str, expr: Expr, kind: str = "") -> Binding | None:
     """The lowest-ranked Binding that a setting's name suggests, its value put into the Job's spelling."""
     components = _components(key)
     if components:
         name = components[-1]
-        if name in ("name", "type", "_target_", "optimizer") and len(components) > 1:
+        if name in ("name", "type", "target", "optimizer") and len(components) > 1:
             name = components[-2] if components[-2] in ("optimizer", "optim") else name
         for field, names in _MAPPED.items():
             if name in names and _role(components) == "train":
-                spellings = OPTIMIZERS if field == "train.optimizer" else PRECISIONS
-                return Binding(field, spelled(expr, spellings), Rank.by_name, expr.origin)
-    found = field_for(key, kind)
-    return None if found is None else Binding(found, expr, Rank.by_name, expr.origin)
+                found = _optimizer(expr) if field == "train.optimizer" else spelled(expr, PRECISIONS)
+                return Binding(field, found, Rank.by_name, expr.origin)
+    meant = field_for(key, kind)
+    if meant == "model.name" and isinstance(expr, Const) and isinstance(expr.value, str) and expr.value.isalpha():
+        return None  # `model.name: small` chooses among the program's own models: no id at the hub is a plain word
+    return None if meant is None else Binding(meant, expr, Rank.by_name, expr.origin)

@@ -143,13 +143,29 @@ def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, nod
     origin = frame.module.origin(node)
     if isinstance(key, Unknown):
         if value.is_sequence and value.items and not is_expr(value.items[0]):
-            return value.items[0]  # any object of the list represents the chosen one
+            return _one_of(ev, value, expr)
         return ev.op("get", (to_expr(value), expr), origin)
     if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
         key += len(value.items)
     if not isinstance(key, (str, int, float, bool, tuple, type(None))) or key not in value.items:
         return unknown(f"no item {key!r} of it is known", origin, Cause.not_set)
     return value.items[key]
+
+
+MOST_ALTERNATIVES = 4
+"""Objects of a list that are told apart. In a longer one (layers of a network) any represents the chosen one."""
+
+
+def _one_of(ev: Evaluator, value: Container, index: Expr) -> Abstract:
+    """An object of a list whose index is not known."""
+    items = list(value.items.values())
+    made = all(isinstance(one, Instance) and one.cls is None for one in items)
+    if len(items) > MOST_ALTERNATIVES or not made:
+        return items[0]
+    found = items[-1]
+    for position in range(len(items) - 2, -1, -1):
+        found = Either(ev.op("==", (index, Const(position))), items[position], found)
+    return found
 
 
 def is_constant(expr: Expr) -> bool:

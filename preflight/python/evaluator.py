@@ -115,8 +115,11 @@ class Evaluator(ABC):
         assume: Environment | None = None,
         assume_defaults: bool = False,
         steps: int = STEPS,
+        launched: bool = True,
     ) -> None:
         self.project = project
+        self.launched = launched
+        """Whether something that was read starts it, from the project's root. Else somebody starts it where it lies."""
         self.hooks = {**self.library_hooks, **(hooks or {})}
         self.environment = dict(environment or {})
         self.assume: dict[str, Expr] = dict(assume or {})

@@ -46,8 +46,10 @@ def path_parent(path: Instance) -> Instance:
 
 
 def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
-    """A path named in a program, from the project's root: the program starts there or in its own folder."""
-    bases = [".", *(posixpath.dirname(p) or "." for p in (*([record.path] if record else []), *ev.reads[:1]))]
+    """A path named in a program, from the project's root: the program starts there, or in its own folder, which comes
+    first if nothing that was read starts it."""
+    own = [posixpath.dirname(p) or "." for p in (*([record.path] if record else []), *ev.reads[:1])]
+    bases = [".", *own] if ev.launched else [*own[::-1], "."]
     for base in dict.fromkeys(bases):
         found = posixpath.normpath(posixpath.join(base, path))
         if not found.startswith(("..", "/")) and ev.project.exists(found):

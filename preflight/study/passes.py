@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from preflight.program.names import binding_for
+from preflight.program.names import binding_for, of_a_device
 from preflight.slurm.resources import resources
 from preflight.study.follow import Chain, ChainStep, branch_scope
 from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
@@ -132,7 +132,9 @@ def _by_name(step: ChainStep, reading: Reading, scope: Scope, consumed: frozense
 
 
 def _empty(expr: Expr) -> bool:
-    return isinstance(expr, Const) and (expr.value is None or isinstance(expr.value, Unknown))
+    if not isinstance(expr, Const) or expr.value is None:
+        return isinstance(expr, Const)
+    return isinstance(expr.value, Unknown) and expr.value.cause is not Cause.not_modelled
 
 
 def gather_resources(draft: Draft) -> None:
@@ -277,7 +279,7 @@ def winner(name: str, candidates: list[Candidate], fixed_axes: Mapping[str, Cons
     """
     here = [replace(one, expr=fix_axes(one.expr, fixed_axes)) for one in candidates]
     here = [_as_default(replace(one, origin=next(origins(one.expr), None) or one.origin)) for one in here]
-    ordered = sorted(here, key=lambda one: (one.rank, one.order), reverse=True)
+    ordered = sorted(here, key=lambda one: (one.rank, of_a_device(one.setting), one.order), reverse=True)
     if any(one.rank == Rank.not_followed for one in ordered):
         ordered = [one for one in ordered if one.rank != Rank.default]
     stated = [one for one in ordered if not (isinstance(one.expr, Const) and one.expr.value is None)]
@@ -313,5 +315,6 @@ def _as_default(candidate: Candidate) -> Candidate:
 
 def _is_set_nowhere(expr: Expr) -> bool:
     if isinstance(expr, Const):
-        return isinstance(expr.value, Unknown)
+        # what is read, and is not modelled, is no setting that a name could replace
+        return isinstance(expr.value, Unknown) and expr.value.cause is not Cause.not_modelled
     return any(not name.startswith(MARK) for name in names(expr))

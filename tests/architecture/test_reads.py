@@ -54,7 +54,7 @@ ALLOWED = {
     "preflight/memory/device/law/store.py": OWN_DATA,
     "preflight/memory/device/workloads/image_models.py": OWN_DATA,
     "preflight/memory/device/workloads/pipelines.py": OWN_DATA,
-    "preflight/program/models.py": OWN_DATA,
+    "preflight/program/model_configurations.py": OWN_DATA,
     "preflight/program/names.py": OWN_DATA,
     "preflight/program/rows.py": OWN_DATA,
     "preflight/vocabulary/batch_statistics.py": OWN_DATA,

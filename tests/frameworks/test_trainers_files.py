@@ -100,6 +100,9 @@ def test_axolotls_places(tmp_path: Path) -> None:
         ("quantization_bit: 4\n", "train.quantization.compute_dtype", "bf16"),
         ("use_galore: true\ngalore_layerwise: true\n", "train.optimizer_in_backward", True),
         ("use_galore: true\n", "train.optimizer", "galore-adamw"),
+        ("use_muon: true\n", "train.optimizer", "muon"),
+        ("use_adam_mini: true\n", "train.optimizer", "adam-mini"),
+        ("use_muon: false\n", "train.optimizer", "adamw"),
         ("stage: pt\n", "train.sequences", "packed"),
         ("neat_packing: true\n", "train.sequences", "packed"),
         ("stage: dpo\nfinetuning_type: full\n", "train.copies.reference", 1),
@@ -115,6 +118,17 @@ def test_llamafactory(more: str, field: str, value: Value, tmp_path: Path) -> No
     assert values(read("x.yaml", base + more, tmp_path)).get(field) == value
 
 
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+def test_the_type_of_the_checkpoint_is_unknown(key: str, tmp_path: Path) -> None:
+    text = f"model_name_or_path: gpt2\nper_device_train_batch_size: 2\nbf16: true\n{key}: auto\n"
+    assert is_unknown(values(read("x.yaml", text, tmp_path))["train.weights_dtype"])
+
+
+@pytest.mark.parametrize("more", ["use_kt: true\n", "use_mca: true\n", "use_mca: true\ndeepspeed: ds.json\n"])
+def test_backends_that_are_not_modelled_are_unknown(more: str, tmp_path: Path) -> None:
+    assert is_unknown(values(read("x.yaml", FACTORY + more, tmp_path))["parallel.strategy"])
+
+
 @pytest.mark.parametrize("more", ["quantization_bit: 2\n", "quantization_bit: 4\nquantization_method: hqq\n"])
 def test_quantisation_that_is_not_modelled_is_unknown(more: str, tmp_path: Path) -> None:
     assert is_unknown(values(read("x.yaml", FACTORY + more, tmp_path))["train.quantization.type"])
@@ -124,7 +138,6 @@ def test_quantisation_that_is_not_modelled_is_unknown(more: str, tmp_path: Path)
     ("more", "field", "value"),
     [
         ("torch_dtype: bfloat16\n", "train.weights_dtype", "bf16"),
-        ("dtype: auto\n", "train.weights_dtype", None),
         ("attn_implementation: flash_attention_2\n", "train.attention", "flash"),
         ("use_liger_kernel: true\n", "train.loss", "fused"),
         ("activation_offloading: true\n", "train.activation_offload", True),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.program.names import binding_for, field_for
+from preflight.program.names import binding_for, field_for, of_a_device
 from preflight.vocabulary.job import fields
-from preflight.vocabulary.values import Const, Unknown, evaluate
+from preflight.vocabulary.values import Cause, Const, Unknown, evaluate
 
 NOTHING = [
     "global_batch_size", "total_batch_size", "trainer.effective_batch_size", "loader.global_batch_size",
@@ -80,6 +80,48 @@ def test_an_optimizer_nobody_knows_is_unknown() -> None:
     binding = binding_for("optimizer", Const("my_own"))
     assert binding is not None
     assert isinstance(evaluate(binding.expr), Unknown)
+
+
+@pytest.mark.parametrize("name", ["muon", "src.optim.Muon", "mine.AdamW"])
+def test_an_optimizer_of_another_name_is_not_modelled(name: str) -> None:
+    binding = binding_for("optimizer", Const(name))
+    value = evaluate(binding.expr) if binding is not None else None
+    assert isinstance(value, Unknown)
+    assert value.cause is Cause.not_modelled  # which no default replaces
+
+
+def test_the_class_of_an_optimizer_of_torch() -> None:
+    binding = binding_for("optimizer._target_", Const("torch.optim.SGD"))
+    assert binding is not None
+    assert evaluate(binding.expr) == "sgd"
+
+
+@pytest.mark.parametrize("name", ["small", "unet", "Base"])
+def test_a_plain_word_is_no_model_of_the_hub(name: str) -> None:
+    assert binding_for("model.name", Const(name)) is None
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-base-uncased", "meta-llama/Llama-2-7b-hf"])
+def test_an_id_of_the_hub_is_one(name: str) -> None:
+    binding = binding_for("model.name", Const(name))
+    assert binding is not None
+    assert binding.field == "model.name"
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("micro_train_batch_size", True),
+        ("train.micro_batch_size", True),
+        ("per_device_batch_size", True),
+        ("mbs", True),
+        ("train_batch_size", False),
+        ("batch_size", False),
+        ("", False),
+    ],
+)
+def test_names_of_what_one_device_gets(key: str, expected: bool) -> None:
+    assert of_a_device(key) is expected
 
 
 def test_a_name_without_meaning_binds_nothing() -> None:

@@ -308,3 +308,54 @@ def test_a_bug_in_one_study_does_not_hide_the_others(tmp_path: Path, monkeypatch
     studies, skipped = read(files, tmp_path, "a.sh", "b.sh")
     assert [study.paths[0] for study in studies] == ["b.sh"]
     assert [(one.path, one.kind) for one in skipped] == [("a.sh", "crashed")]
+
+
+OWN_LOADER = """\
+import argparse
+import torch
+from trainers import loader_of
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--micro_train_batch_size", type=int, default=4)
+parser.add_argument("--train_batch_size", type=int, default=128)
+parser.add_argument("--optimizer", default="muon")
+args = parser.parse_args()
+for x in loader_of(args):
+    model(x).sum().backward()
+"""
+
+
+def test_the_batch_of_a_device_is_not_that_of_all(tmp_path: Path) -> None:
+    (study,), _ = read({"train.py": OWN_LOADER}, tmp_path, "train.py")
+    assert evaluate(study.boxes[0].fields["train.batch_size"].expr) == 4
+
+
+def test_an_optimizer_that_is_not_known_is_not_the_default(tmp_path: Path) -> None:
+    (study,), _ = read({"train.py": OWN_LOADER}, tmp_path, "train.py")
+    assert isinstance(evaluate(study.boxes[0].fields["train.optimizer"].expr), Unknown)
+
+
+OF_TWO_PARTS = """\
+import argparse
+import torch, transformers
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name", default="bert-base-uncased")
+args = parser.parse_args()
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = transformers.AutoModel.from_pretrained(args.model_name)
+        self.decoder = torch.nn.TransformerDecoder(torch.nn.TransformerDecoderLayer(768, 8), 12)
+
+model = Net()
+opt = torch.optim.AdamW(model.parameters())
+for x in torch.utils.data.DataLoader(data, batch_size=8, shuffle=True):
+    model(x).sum().backward()
+"""
+
+
+def test_the_name_of_a_setting_does_not_make_a_part_the_model(tmp_path: Path) -> None:
+    (study,), _ = read({"train.py": OF_TWO_PARTS}, tmp_path, "train.py")
+    assert isinstance(evaluate(study.boxes[0].fields["model.name"].expr), Unknown)

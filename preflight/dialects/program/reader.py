@@ -33,6 +33,7 @@ _EVALUATED: CacheKind[list[tuple[Mapping[str, Expr], Interpreter]]] = CacheKind(
 )
 _PARSED: CacheKind[PythonDocument] = CacheKind("a program's text, parsed")
 _HEAVY: CacheKind[Binding | None] = CacheKind("packages that a program imports")
+_FOREIGN: CacheKind[list[Binding]] = CacheKind("the framework of a program that is not PyTorch")
 _SAID: CacheKind[CallFacts] = CacheKind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_SUFFIXES = (".yaml", ".yml")
@@ -44,7 +45,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links
-    from preflight.program.versions import imported, pinned
+    from preflight.program.versions import imported, of_another_framework, pinned
 
     # raises where it is not Python
     project.remembered.get(_PARSED, lambda: parse_python(source), source.path)
@@ -63,6 +64,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     unread = [one for target, named in flagged if not project.exists(target) for one in _unread(target, named)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
     heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
+    foreign = evaluator.remembered.get(_FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
     bindings = launch_bindings(call, facts, said.bindings)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
@@ -71,7 +73,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         path=source.path,
         dialect=NAME,
         parameters=(*defaults, *fixed),
-        bindings=(*software, *_constants(evaluator, source), *bindings, *unread),
+        bindings=(*software, *_constants(evaluator, source), *bindings, *unread, *foreign),
         axes=axes,
         links=tuple(links),
         facts=tuple(facts),
@@ -82,10 +84,10 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 
 def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
-    """The release of a package that the project pins."""
-    for binding in versions:
+    """The release of a package that the project pins, in the nearest folder."""
+    for binding in reversed(versions):
         if binding.field == f"software.{package}" and isinstance(binding.expr, Const):
-            return str(binding.expr.value)
+            return None if isinstance(binding.expr.value, Unknown) else str(binding.expr.value)
     return None
 
 
@@ -96,15 +98,16 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
 
     environment = environment_of(call.launch) if call is not None else {}
     hooks = _hooks(source, call, project)
-    evaluator = None if hooks else _known(source, environment, project)
+    launched = call is not None
+    evaluator = None if hooks else _known(source, environment, project, launched)
     if evaluator is None:
-        evaluator = Interpreter(project, hooks, environment=environment)
+        evaluator = Interpreter(project, hooks, environment=environment, launched=launched)
         evaluator.run(source.path)
     files = {name: one.default for name, one in evaluator.parameters.items() if _names_data(one.default)}
     words = given(evaluator.parameters.values(), call.words if call else ())
     files |= {name: value for name, value in words.items() if _names_data(value)}
     if files:
-        evaluator = Interpreter(project, hooks, environment=environment, assume=files)
+        evaluator = Interpreter(project, hooks, environment=environment, assume=files, launched=launched)
         evaluator.run(source.path)
     return evaluator
 
@@ -114,17 +117,17 @@ def _names_data(value: Expr | None) -> bool:
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
 
 
-def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Interpreter:
+def _known(source: Source, environment: Mapping[str, Expr], project: Project, launched: bool) -> Interpreter:
     """The program evaluated once for all launches with the same texts and the same values of the variables in them."""
     from preflight.python.interpreter import Interpreter
 
-    known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
+    known = project.remembered.get(_EVALUATED, list, source.path, launched, frozenset(project.overlay.items()))
     for before, one in known:
         text = "\n".join(project.source(path).text for path in one.reads)
         mentioned = [name for name in {*before, *environment} if name in text]
         if all(before.get(name) == environment.get(name) for name in mentioned):
             return one
-    found = Interpreter(project, environment=environment)
+    found = Interpreter(project, environment=environment, launched=launched)
     found.run(source.path)
     known.append((environment, found))
     return found

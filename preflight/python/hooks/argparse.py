@@ -114,7 +114,21 @@ def _action(record: CallRecord, ev: Evaluator) -> tuple[str | None, Expr]:
         return "list", default
     if "type" not in record.keywords:
         return "str", default  # argparse leaves it a string
-    return type_name(record.keywords["type"]), default
+    kind = type_name(record.keywords["type"])
+    return kind, _converted(default, kind)
+
+
+def _converted(default: Expr, kind: str | None) -> Expr:
+    """A default that is text, as `type=` makes it: argparse parses it as if it stood on the command line."""
+    text = default.value if isinstance(default, Const) else None
+    if not isinstance(text, str) or kind == "str":
+        return default
+    if kind in ("int", "float"):
+        try:
+            return Const(int(text) if kind == "int" else float(text), default.origin)
+        except ValueError:
+            return unknown(f"{kind}({text!r}) fails", default.origin, Cause.invalid)
+    return unknown(f"the program makes another value of {text!r}", default.origin)
 
 
 def type_name(value: Abstract | None) -> str | None:

@@ -1,0 +1,114 @@
+"""Which objects a program trains, and what they are made of: a part of a model is not the model.
+
+Trained is what an optimizer gets the parameters of, and what a trainer gets as its model. A model of a library may be
+that object, stand beside it (the network of a perceptual loss), or be a part of a class of the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from preflight.program.call_site import is_module
+from preflight.program.optimizers import is_optimizer
+from preflight.python.objects import Abstract, Attribute, CallRecord, Container, Either, Instance
+
+MOST_OBJECTS = 4000
+"""Objects that are looked at: those of a large program."""
+_LARGE = (
+    "Transformer", "TransformerEncoder", "TransformerDecoder", "TransformerEncoderLayer", "TransformerDecoderLayer",
+    "MultiheadAttention", "LSTM", "GRU", "RNN", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+    "ConvTranspose3d",
+)  # fmt: skip
+"""Layers of torch.nn that are no small head."""
+_PARAMETERS = ("parameters", "named_parameters")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The objects that are trained. Empty: the text does not show them."""
+
+    objects: tuple[Instance, ...] = ()
+
+    def of_project(self) -> bool:
+        """Whether all of them are objects of the project's own classes."""
+        return bool(self.objects) and all(is_module(one.cls) for one in self.objects)
+
+    def beside(self, model: Abstract) -> bool:
+        """Whether a model is certainly no part of what is trained."""
+        return self.of_project() and not any(_has(one, model) for one in self.objects)
+
+    def has(self, model: Abstract) -> bool:
+        """Whether a model is trained, or a part of what is trained."""
+        return any(_has(one, model) for one in self.objects)
+
+    def larger(self, model: Abstract, others: Sequence[Abstract]) -> str | None:
+        """The class of the project that a model is a part of, if it has other models or large layers, too."""
+        for one in self.objects:
+            if not is_module(one.cls) or not _has(one, model):
+                continue
+            within = list(reachable(one))
+            several = any(other is not model and any(other is part for part in within) for other in others)
+            if several or any(_is_large(part) for part in within):
+                return one.made_by.rpartition(".")[2]
+        return None
+
+
+def trained(records: Sequence[CallRecord]) -> Trained:
+    """What the optimizers and trainers of a program get."""
+    found: list[Instance] = []
+    for record in records:
+        if is_optimizer(record):
+            found += _with_parameters(record)
+        elif record.method.endswith("Trainer") or record.method == "fit":
+            found += _objects(record.object("model", 0))
+            found += _objects(record.object("model", 1)) if record.method == "PPOTrainer" else []  # TRL before 0.12
+    return Trained(tuple({id(one): one for one in found}.values()))
+
+
+def _with_parameters(record: CallRecord) -> Iterator[Instance]:
+    """The objects whose parameters an optimizer gets, by themselves, in a list or in a group."""
+    given = record.object("params", 0)
+    for part in reachable(given, calls=False) if given is not None else ():
+        if part.record is not None and part.record.method in _PARAMETERS:
+            yield from _objects(part.record.receiver_object)
+
+
+def _objects(value: Abstract | None) -> list[Instance]:
+    """The objects that a value may be: those that a wrapper got stand for the wrapper."""
+    if isinstance(value, Either):
+        return [*_objects(value.then), *_objects(value.otherwise)]
+    return [value] if isinstance(value, Instance) else []
+
+
+def _is_large(part: Instance) -> bool:
+    home, _, name = part.made_by.rpartition(".")
+    return home.startswith("torch.nn") and name in _LARGE
+
+
+def _has(holder: Instance, model: Abstract) -> bool:
+    return any(part is model for part in reachable(holder))
+
+
+def reachable(start: Abstract, calls: bool = True) -> Iterator[Instance]:
+    """The objects that an object is or holds, those included that calls made it of (a wrapper, a method)."""
+    left: list[Abstract] = [start]
+    seen: set[int] = set()
+    while left and len(seen) < MOST_OBJECTS:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Container):
+            left += value.items.values()
+        elif isinstance(value, Either):
+            left += [value.then, value.otherwise]
+        elif isinstance(value, Attribute):
+            left.append(value.receiver)
+        elif isinstance(value, Instance):
+            yield value
+            left += value.attributes.values()
+            if calls and value.record is not None:
+                made = value.record
+                left += [*made.arguments, *made.keywords.values()]
+                left += [made.receiver_object] if made.receiver_object is not None else []

@@ -1,0 +1,144 @@
+"""Which of the models that a program makes it trains: a part, a copy and one of several are not the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from programs_as_text import is_unknown, read_program, values
+
+from preflight.vocabulary.values import Value
+
+HEAD = """
+import torch, torchvision, transformers
+from torch.utils.data import DataLoader
+"""
+LOOP = """
+opt = torch.optim.Adam(model.parameters())
+for batch in DataLoader(data, 4, shuffle=True):
+    model(batch).sum().backward()
+"""
+
+
+def told(body: str, tmp_path: Path, loop: str = LOOP) -> dict[str, Value]:
+    return values(read_program(HEAD + dedent(body) + loop, tmp_path))
+
+
+NET = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {}
+model = Net()
+"""
+PARTS = {
+    "an encoder and a decoder": (
+        'self.e = transformers.AutoModel.from_pretrained("bert-base-uncased")\n'
+        "        self.d = torch.nn.TransformerDecoder(torch.nn.TransformerDecoderLayer(768, 8), 12)"
+    ),
+    "a backbone and convolutions": (
+        "self.e = torchvision.models.resnet50()\n        self.d = torch.nn.Sequential(torch.nn.Conv2d(9, 9, 3))"
+    ),
+}
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_a_part_of_an_own_class_is_not_the_model(parts: str, tmp_path: Path) -> None:
+    found = told(NET.format(parts), tmp_path)
+    assert is_unknown(found["model.name"])
+    assert "model.target" not in found
+
+
+def test_what_stands_beside_the_trained_model_is_not_it(tmp_path: Path) -> None:
+    body = NET.format("self.c = torch.nn.Conv2d(3, 3, 3)") + "features = torchvision.models.vgg16().features.eval()\n"
+    found = told(body, tmp_path)
+    assert not {"model.target", "model.name", "task"} & set(found)
+
+
+SEVERAL = {
+    "two encoders": NET.format(
+        'self.a = transformers.AutoModel.from_pretrained("bert-base-uncased")\n'
+        '        self.b = transformers.AutoModel.from_pretrained("google/vit-base-patch16-224")'
+    ),
+    "two models": (
+        "first = torchvision.models.resnet18()\nsecond = torchvision.models.resnet50()\nmodel = both(first, second)\n"
+    ),
+    "one of a list": (
+        'models = [transformers.AutoModel.from_pretrained("gpt2"), transformers.AutoModel.from_pretrained("gpt2-xl")]\n'
+        "model = models[choose()]\n"
+    ),
+    "one of two branches": (
+        'if choose():\n    model = transformers.AutoModel.from_pretrained("gpt2")\n'
+        'else:\n    model = transformers.AutoModel.from_pretrained("gpt2-xl")\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("body", SEVERAL.values(), ids=SEVERAL)
+def test_one_of_several_models_is_unknown(body: str, tmp_path: Path) -> None:
+    found = told(body, tmp_path)
+    assert is_unknown(found["model.name"])
+    assert "model.target" not in found
+
+
+def test_a_model_of_another_framework_is_none(tmp_path: Path) -> None:
+    for name in ("FlaxGPT2LMHeadModel", "TFGPT2LMHeadModel"):
+        assert "model.name" not in told(f'model = transformers.{name}.from_pretrained("gpt2")\n', tmp_path)
+
+
+READ = {
+    "with a small head": (
+        NET.format(
+            'self.e = transformers.AutoModel.from_pretrained("bert-base-uncased")\n'
+            "        self.head = torch.nn.Linear(768, 2)"
+        ),
+        "bert-base-uncased",
+    ),
+    "the trained one of two": (
+        'other = transformers.AutoModel.from_pretrained("gpt2-xl")\n'
+        'model = transformers.AutoModel.from_pretrained("gpt2")\n',
+        "gpt2",
+    ),
+    "wrapped": (
+        "from peft import get_peft_model, LoraConfig\n"
+        'base = transformers.AutoModel.from_pretrained("gpt2")\nmodel = get_peft_model(base.cuda(), LoraConfig())\n',
+        "gpt2",
+    ),
+    "the same twice": (
+        'base = transformers.AutoModel.from_pretrained("gpt2")\n'
+        'model = build(transformers.AutoModel.from_pretrained("gpt2"))\n',
+        "gpt2",
+    ),
+    "unless a file is not there": (
+        'if not there():\n    raise ValueError\nmodel = transformers.AutoModel.from_pretrained("gpt2")\n',
+        "gpt2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), READ.values(), ids=READ)
+def test_the_model(body: str, expected: str, tmp_path: Path) -> None:
+    assert told(body, tmp_path)["model.name"] == expected
+
+
+# --- weights are loaded in a type -------------------------------------------------------------------------------------
+
+LOAD = 'model = transformers.AutoModel.from_pretrained("gpt2"{})\n'
+TRAIN = "transformers.Trainer(model, transformers.TrainingArguments('o', per_device_train_batch_size=1)).train()\n"
+
+
+@pytest.mark.parametrize("given", [', dtype="auto"', ', torch_dtype="auto"'])
+def test_a_type_of_the_checkpoint_is_unknown(given: str, tmp_path: Path) -> None:
+    found = told(LOAD.format(given), tmp_path, TRAIN)
+    assert is_unknown(found["train.weights_dtype"])
+    assert is_unknown(found["train.precision"])
+
+
+@pytest.mark.parametrize(("version", "known"), [("4.57.1", True), ("5.0.0", False)])
+def test_the_release_decides_how_weights_are_loaded(version: str, known: bool, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(f"transformers=={version}\n")
+    found = told(LOAD.format(""), tmp_path, TRAIN)
+    assert (found["train.precision"] == "fp32") is known
+    stated = told(LOAD.format(", dtype=torch.float32"), tmp_path, TRAIN)
+    assert (stated["train.weights_dtype"], stated["train.precision"]) == ("fp32", "fp32")
