@@ -9,7 +9,7 @@ from preflight.vocabulary.findings import Confidence, Finding, Severity, of_prob
 from preflight.vocabulary.outcome import StudyResult
 from preflight.vocabulary.progress import Deadline
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Problem
+from preflight.vocabulary.reading import Problem, cannot_be_parsed
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
@@ -110,7 +110,7 @@ def _malformed(one: Skipped, project: Project) -> tuple[Problem, ...]:
 
             parse_yaml(project.source(one.path))
     except DocumentError as error:
-        return (Problem("invalid-config", error.message, Origin(one.path, error.span)),)
+        return (cannot_be_parsed(one.path, error),)
     return ()
 
 

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from preflight.documents.python_grammar import parse_module
 from preflight.program.bindings import bind, constant, fold, is_unknown, same
 from preflight.program.call_site import is_module, targets, words
 from preflight.program.names import field_for
@@ -248,7 +249,7 @@ def _bindings(found: _Found, place: Origin) -> list[Binding]:
 def _is_tied(text: str) -> bool:
     """Whether the output layer uses the embedding's weight: assigned to it, or multiplied with it."""
     try:
-        tree = ast.parse(text)
+        tree = parse_module(text)
     except SyntaxError:
         return False
     return any(_ties(node) for node in ast.walk(tree))

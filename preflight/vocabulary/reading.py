@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Axis, Cause, Const, Expr, Op, Origin, Span, Value, unknown
 
 Launcher: TypeAlias = Literal["python", "torchrun", "accelerate", "deepspeed", "srun", "wandb-agent", "optuna"]
@@ -206,6 +207,13 @@ class Problem:
     def fix_title(self) -> str:
         """A description of the repair."""
         return f"write `{self.fix}`" if self.fix else "take it out"
+
+
+def cannot_be_parsed(path: str, error: DocumentError) -> Problem:
+    """The problem of a file that cannot be parsed. It is no error of the user's if it is in another language."""
+    if error.mistake:
+        return Problem("invalid-config", error.message, Origin(path, error.span))
+    return Problem("invalid-config", f"not read: {error.message}", Origin(path, error.span), "info")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from preflight.documents.python_grammar import parse_module
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
 
@@ -53,7 +54,7 @@ def _acts(text: str) -> bool:
     if not (_LIBRARIES.search(text) and _TRAINS.search(text)):
         return False
     try:
-        body = ast.parse(text).body
+        body = parse_module(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True  # `read` reports broken scripts
     return any(_starts(node) for node in body)
