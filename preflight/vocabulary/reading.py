@@ -190,8 +190,9 @@ FACTS: Mapping[str, str] = {
 class Problem:
     """Something malformed in a file; `rule` names the rule that reports it (invalid-config when none is closer).
 
-    `fix` is the text that would repair the span, where there is exactly one. `kind` tells the problems of one rule
-    apart, where the rule repairs them in different ways.
+    `fix` is the text that would repair the span, where there is exactly one. `also` has more places of the same cause,
+    each with the text that would repair it. `kind` tells the problems of one rule apart, where the rule repairs them in
+    different ways.
     """
 
     rule: str
@@ -202,11 +203,13 @@ class Problem:
     safe: bool = False
     related: tuple[tuple[Origin, str], ...] = ()
     kind: str = ""
+    also: tuple[tuple[Origin, str], ...] = ()
 
     @property
     def fix_title(self) -> str:
         """A description of the repair."""
-        return f"write `{self.fix}`" if self.fix else "take it out"
+        more = f", and repair {len(self.also)} more" if self.also else ""
+        return f"write `{self.fix}`{more}" if self.fix else "take it out"
 
 
 def cannot_be_parsed(path: str, error: DocumentError) -> Problem:

@@ -25,7 +25,7 @@ class Place:
 class DocumentError(Exception):
     """A document cannot be parsed; `span` is the place, `message` the reason in words for the user.
 
-    `mistake`: it is wrong, and whoever uses it would fail on it. Else it is in a language or a version that is not read.
+    `mistake`: it is wrong, and whoever uses it would fail on it. Else it is in a language or version that is not read.
     """
 
     def __init__(self, message: str, span: Span, mistake: bool = True) -> None:
