@@ -59,7 +59,7 @@ def parse(text: str, mode: str = "exec") -> ast.AST:
                 tree = None
             if tree is None:
                 raise
-            return _Expressions(older[1]).visit(tree) if older[1] else tree  # type: ignore[no-any-return]
+            return _Expressions(older[1]).visit(tree) if older[1] else tree
 
 
 def parse_module(text: str) -> ast.Module:

@@ -255,7 +255,7 @@ def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, 
     if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
         return False
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-        return not any(_varies(generator.iter, rounds) or _is_batch(generator.iter) for generator in node.generators)
+        return all(_is_all(generator.iter, scope, rounds, line, depth) for generator in node.generators)
     if isinstance(node, ast.Call):
         parts = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(_is_collection(part, scope, rounds, line, depth + 1) for part in parts)
@@ -271,7 +271,25 @@ def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, 
     return False
 
 
+def _is_all(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, depth: int) -> bool:
+    """Whether a comprehension goes over all samples. What a caller hands over may be a batch."""
+    if _varies(node, rounds) or _is_batch(node):
+        return False
+    if isinstance(node, ast.Call):
+        return not (isinstance(node.func, ast.Name) and node.func.id == "range")
+    if not isinstance(node, ast.Name):
+        return True
+    if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = scope.args
+        if node.id in {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}:
+            return _names_a_set(node.id)
+    return _assigned(node.id, scope, line) is None or _is_collection(node, scope, rounds, line, depth + 1)
+
+
 def _names_a_split(node: ast.Subscript) -> bool:
+    inner = node.value.value if isinstance(node.value, ast.Subscript) else None
+    if isinstance(inner, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+        return False  # data["test"][column][i]: one sample
     slices = [part.slice for part in ast.walk(node) if isinstance(part, ast.Subscript)]
     keys = [key.value for key in slices if isinstance(key, ast.Constant) and isinstance(key.value, str)]
     return any(words(key) & (ROLES["validation"] | ROLES["test"]) for key in keys) and not _is_batch(node)
@@ -284,7 +302,16 @@ def _is_batch(node: ast.expr) -> bool:
 def _appended(name: str, scope: ast.AST) -> bool:
     """`name.append(...)` inside a loop of the function, the loop not going over batches of a loader."""
     loops = (loop for loop in ast.walk(scope) if isinstance(loop, (ast.For, ast.AsyncFor)))
-    return any(not _is_batch(loop.iter) and any(_appends(node, name) for node in ast.walk(loop)) for loop in loops)
+    return any(
+        not _is_batch(loop.iter) and not _is_fixed(loop.iter) and any(_appends(node, name) for node in ast.walk(loop))
+        for loop in loops
+    )
+
+
+def _is_fixed(node: ast.expr) -> bool:
+    """`range(100)`: as many samples as the program says, however large the set is."""
+    is_range = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+    return isinstance(node, ast.Call) and is_range and all(isinstance(one, ast.Constant) for one in node.args)
 
 
 def _appends(node: ast.AST, name: str) -> bool:

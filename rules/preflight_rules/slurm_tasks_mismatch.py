@@ -24,6 +24,7 @@ from preflight.api import (
 )
 from preflight_rules.shared.programs import DISTRIBUTED, TRAIN, job
 from preflight_rules.shared.slurm import allocation_of, place
+from preflight_rules.shared.texts import text_of
 
 TORCHRUN = "srun torchrun --nproc_per_node=4 --nnodes=1 train.py --batch_size 64"
 NESTED = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8 --mem=64G", line=TORCHRUN)
@@ -44,7 +45,6 @@ SHARES_OUT = re.compile(
     r"CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|\bvllm\b|\bsglang\b|tensor_parallel"
 )
 """Words of a job that keeps GPUs for something else than the processes of its launcher."""
-COMMENT = re.compile(r"^[ \t]*#.*$", re.M)
 SEVERAL_NODES = re.compile(r"--(?:nnodes|num_machines|num_nodes)\b")
 NOT_INHERITED = ((22, 5), (23, 11))
 """Versions, the last one excluded, whose srun reads SRUN_CPUS_PER_TASK and not the SLURM_CPUS_PER_TASK that sbatch sets
@@ -208,7 +208,7 @@ def _processes_and_gpus(case: Case, request: Request, found: Allocation) -> Iter
     if ranks > gpus:
         message = f"{counted}: several processes share one GPU, and each needs its own memory"
         yield TasksMismatch(message, _origin(said), Severity.error, where)
-    elif SHARES_OUT.search(_text(case)) is None:
+    elif SHARES_OUT.search(text_of(case)) is None:
         message = f"{counted}: {plural(gpus - ranks, 'GPU')} of each node stay idle"
         yield TasksMismatch(message, _origin(said), Severity.warning, where)
 
@@ -238,16 +238,9 @@ def _nodes(case: Case, found: Allocation) -> Iterator[TasksMismatch]:
 
 def _stays_on_its_node(case: Case) -> bool:
     """Whether nothing that is read can start a process on another node, and all that matters is read."""
-    text = _text(case)
+    text = text_of(case)
     known = case.study.program is not None or SEVERAL_NODES.search(text) is not None
     return known and not _in_step(case) and STARTERS.search(text) is None
-
-
-def _text(case: Case) -> str:
-    """The text of the study's scripts and programs, without comments on lines of their own."""
-    read = (path for reading in case.study.readings for path in (reading.path, *reading.reads))
-    paths = dict.fromkeys((*case.study.paths, *read))
-    return COMMENT.sub("", "\n".join(case.project.source(path).text for path in paths if case.project.exists(path)))
 
 
 def _lightning(case: Case, request: Request, found: Allocation) -> Iterator[TasksMismatch]:

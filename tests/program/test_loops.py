@@ -177,6 +177,26 @@ test_prompts = ["one", "two"]
 with torch.no_grad():
     model(**tokenizer(test_prompts, return_tensors="pt"))
 """,
+    "one sample of a column": """
+i = 13
+inputs = tokenizer(dataset["validation"][text_column][i], return_tensors="pt")
+with torch.no_grad():
+    model.generate(**inputs)
+""",
+    "a hundred samples for a table": """
+images = []
+for i in range(100):
+    images += [test_data[i][0]]
+with torch.no_grad():
+    model(torch.stack([transform(image) for image in images]))
+""",
+    "what the caller gives": """
+def generate(prompts):
+    with torch.no_grad():
+        return model(torch.cat([cache[prompt] for prompt in prompts]))
+
+generate(some)
+""",
     "as many answers as there are rewards": """
 rewards = []
 for text in texts:

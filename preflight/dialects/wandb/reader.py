@@ -129,11 +129,12 @@ def _read_as_text(
     local = isinstance(controller, Mapping) and controller.get("type") == "local"
     refused = [route for route in numbers if _needs_number(document, route)]
     rest = [route for route in numbers if route not in refused]
-    for routes, severity, what in (
+    ways: tuple[tuple[list[Route], ProblemSeverity, str], ...] = (
         (refused, "error", "`wandb sweep` refuses bounds of which one is text and no `distribution` is given"),
         (rest, "warning", "the local controller computes with the text"),
         (rest, "info", "W&B's server reads it again, as a number"),
-    ):
+    )
+    for routes, severity, what in ways:
         if routes and (severity == "error" or local == (severity == "warning")):
             texts = [str(document.value(route)) for route in routes]
             also = tuple(

@@ -192,7 +192,7 @@ def test_only_a_client_that_needs_the_number_is_disturbed(text: str, severity: s
     "text",
     [
         HEAD + "  x: {value: 1}\nentity: null\nproject: null\nname: null\n",
-        "parameters:\n  x: {value: 1}\njob: a/b:1\nrun_cap: 5\nscheduler: {job: d:1, resource: local, num_workers: 2}\n",
+        "parameters:\n  x: {value: 1}\njob: a/b:1\nrun_cap: 5\nscheduler: {job: d:1, num_workers: 2}\n",
         HEAD + "  x: {value: 1}\nscheduler: {num_workers: 8}\n",
         HEAD + "  x: {distribution: log_uniform, min: -10, max: -1}\n",
         HEAD + "  x: {distribution: log_uniform, min: 0, max: 1}\n",
