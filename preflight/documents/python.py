@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from preflight.documents.layout import line_end, newline_of
-from preflight.documents.python_grammar import not_this_python, parse, parse_module
+from preflight.vocabulary.python_grammar import not_this_python, parse, parse_module
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Origin, Span
 

@@ -12,13 +12,13 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from preflight.documents.python_grammar import parse_module
 from preflight.program.bindings import bind, constant, fold, is_unknown, same
 from preflight.program.call_site import is_module, targets, words
 from preflight.program.names import field_for
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin
 

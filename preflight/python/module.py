@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from preflight.documents.python_grammar import parse_module
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from preflight.documents.python_grammar import parse_module
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
+from preflight.vocabulary.python_grammar import parse_module
 
 MAX_PROGRAMS = 400
 """Python files that are searched for `@hydra.main`."""

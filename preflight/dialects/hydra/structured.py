@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from preflight.dialects.hydra.tree import MISSING, ConfigFile, ConfigTable, Entry, Item, Leaf, Listing
-from preflight.documents.python_grammar import parse_module
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
 

@@ -7,8 +7,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from preflight.documents.python_grammar import parse_module
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
 
 _NAMES = (

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from preflight.documents.python import parse_python
-from preflight.documents.python_grammar import not_this_python, parse, parse_module
+from preflight.vocabulary.python_grammar import not_this_python, parse, parse_module
 from preflight.vocabulary.reading import cannot_be_parsed
 from preflight.vocabulary.text import DocumentError, Source
 
