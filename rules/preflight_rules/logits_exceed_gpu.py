@@ -65,7 +65,7 @@ class LogitsExceedGpu(Rule):
             message,
             origin,
             Severity.error,
-            Confidence.high if largest.bytes > device.capacity else Confidence.medium,
+            Confidence.high,
             estimate=device,
             settings=("train.vocab_size", "train.batch_size", "train.seq_len"),
             label=f"{gib(largest.bytes)} at once",
