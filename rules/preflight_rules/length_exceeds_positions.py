@@ -34,7 +34,7 @@ from preflight_rules.shared.texts import text_of
 
 LONG = LANGUAGE.replace("default=2048", "default=65536")
 SCALED = LONG.replace(
-    "import torch\n", "import torch\n\nrope_scaling = {'rope_type': 'yarn', 'factor': 2.0}\n", 1
+    "import torch\n", 'import torch\n\nrope_scaling = {"rope_type": "yarn", "factor": 2.0}\n', 1
 ).replace('Qwen2.5-0.5B")', 'Qwen2.5-0.5B", rope_scaling=rope_scaling)')
 
 
