@@ -45,6 +45,11 @@ _ALIASES = {
 }  # fmt: skip
 _MARKER = re.compile(r"#SBATCH|#SLURM(?=[ \t]+--?[A-Za-z])")
 """sbatch reads `#SLURM` too, with a warning. Here a comment that only starts with this word is not a directive."""
+PLACEHOLDER = re.compile(
+    r"\{\{[^\n]*?\}\}|\{%[^\n]*?%\}|\{[ \t]*[\w.]*[ \t]*\}|<[^<>\n]+>|@\w+@|%\(\w+\)[sd]|(?:^|(?<==))%[ds]$|"
+    r"\[\[?[A-Z_]+\]\]?|\b(?:YOUR|MY|CHANGE|FILL|TODO|XXX)[A-Z_]*\b"
+)
+"""What a person or a program replaces before the script is submitted: such a script is a template, and no mistake."""
 _LOOKS_LIKE = re.compile(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
 
 
@@ -142,6 +147,8 @@ def _ignore(ignored: list[Ignored], reason: str, message: str, line: str, start:
 def _looks_like(ignored: list[Ignored], head: str, line: str, start: int, number: int) -> None:
     if not re.search(r"SBATCH[ \t]*--?[A-Za-z]", line, re.I):
         return  # prose that mentions it
+    if not head.endswith("SBATCH") and head.strip().lstrip("#")[:1] in " \t":
+        return  # prose that shows a command line: `#   sbatch --array=0 run.sbatch`
     if head[0] in " \t":
         _ignore(ignored, "indented", "it does not start at the beginning of the line", line, start, number)
     elif head.startswith("##"):
@@ -155,6 +162,7 @@ def _looks_like(ignored: list[Ignored], head: str, line: str, start: int, number
 def _words(line: str, start: int, number: int) -> list[_Word]:
     """The words of a directive line. Quotes group, a backslash escapes the next character, an unquoted `#` starts a
     comment."""
+    line = PLACEHOLDER.sub(lambda found: re.sub(r"\s", "_", found.group()), line)  # it stands for one word
     words: list[_Word] = []
     marker = _MARKER.match(line)
     at, size = marker.end() if marker is not None else 0, len(line)

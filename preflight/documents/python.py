@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
 from preflight.documents.layout import line_end, newline_of
+from preflight.vocabulary.python_grammar import not_this_python, parse, parse_module
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Origin, Span
 
@@ -109,13 +109,13 @@ class PythonDocument:
 
     def _reread(self, text: str, mode: str) -> ast.expr:
         try:
-            return _parse(text, mode).body  # type: ignore[attr-defined, no-any-return]
+            return parse(text, mode).body  # type: ignore[attr-defined, no-any-return]
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise CannotEdit(f"{text[:60]!r} is not an expression") from None
 
     def _prove(self, edit: Edit, expected: str) -> None:
         try:
-            after = ast.dump(_parse(splice(self.source.text, [edit]), "exec"))
+            after = ast.dump(parse(splice(self.source.text, [edit])))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise CannotEdit("the edited file would not be Python") from None
         if after != expected:
@@ -142,27 +142,22 @@ def _argument_end(text: str, at: int, close: int) -> tuple[int, int | None]:
     return end, comma
 
 
-def _parse(text: str, mode: str) -> ast.AST:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an odd escape in a user's string is not ours to report
-        return ast.parse(text, mode=mode)
-
-
 def parse_python(source: Source) -> PythonDocument:
-    """Parses a Python file with the grammar of the running interpreter. Raises DocumentError with the place."""
+    """Parses a Python file with the newest grammar. Raises DocumentError with the place."""
     text = source.text
     if "\0" in text:
         at = text.index("\0")
         raise DocumentError("it holds a null byte", Span(at, at + 1))
     try:
-        tree = _parse(text, "exec")
+        tree = parse_module(text)
     except SyntaxError as error:
-        raise DocumentError(error.msg or "it is not Python", _error_span(text, error)) from None
+        other = not_this_python(text, error)
+        said = other or error.msg or "it is not Python"
+        raise DocumentError(said, _error_span(text, error), mistake=other is None) from None
     except ValueError as error:  # lone surrogates
         raise DocumentError(str(error), Span(0, min(1, len(text)))) from None
     except (RecursionError, MemoryError):
         raise DocumentError("it is nested too deeply", Span(0, 0)) from None
-    assert isinstance(tree, ast.Module)
     document = PythonDocument(source, tree)
     deep = _too_deep(tree)
     if deep is not None:

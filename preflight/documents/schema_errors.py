@@ -21,11 +21,13 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class SchemaError:
-    """`route` leads to the wrong value, or to the mapping without a required key. `key` is set for an unknown key."""
+    """`route` leads to the wrong value, or to the mapping without a required key. `key` is set for an unknown key, and
+    `meant` for the known key that it looks like."""
 
     route: Route
     message: str
     key: str | None = None
+    meant: str | None = None
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
@@ -57,7 +59,7 @@ def _errors(error: ValidationError, schema: type[BaseModel], route: Route) -> It
         if item["type"] == "extra_forbidden":
             key = str(name)
             guess = nearest(key, _keys(schema, item["loc"][:-1]))
-            yield SchemaError(at, f"unknown key {key!r}" + (f"; did you mean {guess!r}?" if guess else ""), key)
+            yield SchemaError(at, f"unknown key {key!r}" + (f"; did you mean {guess!r}?" if guess else ""), key, guess)
         elif item["type"] == "missing":
             yield SchemaError(at[:-1], f"{name!r} is missing")
         else:

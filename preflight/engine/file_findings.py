@@ -9,7 +9,7 @@ from preflight.vocabulary.findings import Confidence, Finding, Severity, of_prob
 from preflight.vocabulary.outcome import StudyResult
 from preflight.vocabulary.progress import Deadline
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Problem
+from preflight.vocabulary.reading import Problem, cannot_be_parsed
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Origin, Span
@@ -17,6 +17,8 @@ from preflight.vocabulary.words import plural
 
 _NAMED = 3
 """Files that a note names; more are counted."""
+_BROKEN_ON_PURPOSE = frozenset({"fixtures", "__fixtures__", "testdata", "test_data"})
+"""Folders whose files test a reader: what cannot be parsed there is meant so, and nobody submits it."""
 
 
 def crash(what: str, error: BaseException, origin: Origin | None) -> Finding:
@@ -47,6 +49,8 @@ def findings(skipped: Iterable[Skipped], project: Project, named: Collection[str
             message = f"{one.path} cannot be read: {one.reason}"
             yield Finding("unreadable-file", Severity.error, Confidence.high, message, origin)
         else:
+            if one.kind == "malformed" and one.path not in named and _BROKEN_ON_PURPOSE & {*one.path.split("/")[:-1]}:
+                continue
             problems = one.problems or (_malformed(one, project) if one.path in named else ())
             if problems and (one.kind == "no-training" or one.path in named or _sure(one.path, project)):
                 yield from (of_problem(problem) for problem in problems)
@@ -110,7 +114,7 @@ def _malformed(one: Skipped, project: Project) -> tuple[Problem, ...]:
 
             parse_yaml(project.source(one.path))
     except DocumentError as error:
-        return (Problem("invalid-config", error.message, Origin(one.path, error.span)),)
+        return (cannot_be_parsed(one.path, error),)
     return ()
 
 

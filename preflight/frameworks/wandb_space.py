@@ -226,7 +226,7 @@ def _complaints(body: object, kind: str, route: Route, grid: bool) -> Iterator[C
         yield Complaint((*route, "min"), f"{name}: min {low:g} is not less than max {high:g}")
     if grid and kind and kind not in ENUMERABLE:
         yield Complaint(route, f"{name}: a grid search cannot walk through {kind}; list `values`, or give `q_uniform`")
-    if kind in EXPONENTS and low is not None and high is not None and low < high:
+    if kind in EXPONENTS and low is not None and high is not None and low < high and _are_values(low, high):
         yield from _exponents(kind, low, high, route)
     values, chances = body.get("values"), body.get("probabilities")
     if isinstance(values, (list, tuple)) and isinstance(chances, (list, tuple)):
@@ -237,6 +237,15 @@ def _complaints(body: object, kind: str, route: Route, grid: bool) -> Iterator[C
             total = sum(number(p) or 0.0 for p in chances)
             if not math.isclose(total, 1.0, rel_tol=1e-5, abs_tol=1e-8):  # numpy.isclose, as W&B asks
                 yield Complaint((*route, "probabilities"), f"{name}: the probabilities sum to {total:g}, not to 1")
+
+
+def _are_values(low: float, high: float) -> bool:
+    """Whether the bounds of a distribution of exponents are surely meant as values.
+
+    Exponents from 1e-4 to 0.1 search 1.0001 to 1.1, where a logarithm means nothing; e^44 is larger than 2^63, and no
+    setting is. Bounds of another sign or size may be exponents on purpose.
+    """
+    return (low > 0 and high <= 1 and high >= 10 * low) or (low > 0 and high > math.log(2**63))
 
 
 def _exponents(kind: str, low: float, high: float, route: Route) -> Iterator[Complaint]:

@@ -124,7 +124,9 @@ def _index() -> dict[str, tuple[Gpu, ...]]:
 
 def candidates(name: str) -> tuple[Gpu, ...]:
     """All GPUs that a name can mean, the smallest first ("a100": 40 and 80 GB)."""
-    return _index().get(normalise(name), ())
+    plain = normalise(name)
+    sized = re.sub(r"m?(\d{2})g?$", r"\1g", plain) if plain[:1].isalpha() else plain  # A100m40, a100_80
+    return _index().get(plain) or _index().get(sized, ())
 
 
 def find_gpu(name: str) -> Gpu | None:

@@ -31,6 +31,10 @@ _STACKING = frozenset({"stack", "vstack", "cat", "concat", "concatenate", "tenso
                        "from_numpy", "pad_sequence", "LongTensor", "FloatTensor"})  # fmt: skip
 _TOKENIZING = frozenset({"tokenizer", "tokeniser", "processor", "tok", "batch_encode_plus"})
 _NEW_TOKENS = ("max_new_tokens", "steps", "num_steps", "n_steps", "num_tokens", "n_tokens")
+_NUMBERS = frozenset(
+    {"len", "int", "float", "str", "max", "min", "sum", "mean", "range", "size", "dim", "item", "numel"}
+)
+"""Calls that make a number, or a few, of whatever they are given."""
 _BATCHES = frozenset({"batch", "chunk", "minibatch", "loader", "dataloader"})
 _SETS = frozenset(
     {"x", "data", "set", "inputs", "images", "features", "tokens", "texts", "samples", "prompts", "ids", "tensor"}
@@ -145,13 +149,35 @@ def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
     if not isinstance(record.node, ast.Call):
         return None
     scope = scope_of(record, project)
-    loop_names = {name for loop in loops_around(record, project) for name in _loop_names(loop)}
+    loop_names = _different_each_round(loops_around(record, project))
     for argument in [*record.node.args, *(keyword.value for keyword in record.node.keywords)]:
         if isinstance(argument, ast.Starred):
             argument = argument.value
         if scope is not None and _holds_all(argument, scope, loop_names, getattr(record.node, "lineno", 0), 0):
             return argument
     return None
+
+
+def _different_each_round(loops: Sequence[ast.For | ast.While | ast.AsyncFor]) -> set[str]:
+    """The names of the loops, and all names that the loops make of them."""
+    found = {name for loop in loops for name in _loop_names(loop)}
+    made = [
+        (node.value, [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)])
+        for loop in loops
+        for node in ast.walk(loop)
+        if (targets := _targets(node)) and isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value
+    ]
+    while True:
+        more = {name for value, names in made if _varies(value, found) for name in names} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, (ast.AnnAssign, ast.NamedExpr)) else []
 
 
 def _loop_names(loop: ast.For | ast.While | ast.AsyncFor) -> Iterator[str]:
@@ -170,12 +196,11 @@ def _holds_all(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, dept
         return False
     if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
         return False  # a slice: the program makes batches
-    stacked = next((call for call in ast.walk(node) if isinstance(call, ast.Call) and _puts_together(call)), None)
+    stacked = next((call for call in _data(node) if isinstance(call, ast.Call) and _puts_together(call)), None)
     if stacked is not None and any(_is_collection(arg, scope, rounds, line, depth + 1) for arg in stacked.args):
         return True
-    names = [part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
-    for name in names:
-        value = _assigned(name.id, scope, line)
+    for name in _data(node):
+        value = _assigned(name.id, scope, line) if isinstance(name, ast.Name) else None
         if value is not None and value is not node and _holds_all(value, scope, rounds, value.lineno, depth + 1):
             return True
     plain = node
@@ -185,7 +210,27 @@ def _holds_all(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, dept
         and plain.func.attr in ("to", "cuda", "float", "long")
     ):
         plain = plain.func.value
+    if isinstance(plain, ast.Name) and _is_written_out(_assigned(plain.id, scope, line)):
+        return False
     return isinstance(plain, (ast.Name, ast.Attribute)) and _names_a_set(ast.unparse(plain))
+
+
+def _is_written_out(node: ast.expr | None) -> bool:
+    """Whether all items stand in the program: a few prompts, and no data set. An empty list is filled later."""
+    return isinstance(node, (ast.List, ast.Tuple)) and bool(node.elts)
+
+
+def _data(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression whose values its own value holds: `len(x)` and `x.shape` hold nothing of x."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _NUMBERS:
+            return
+    if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "dtype", "device"):
+        return
+    yield node
+    for inner in ast.iter_child_nodes(node):
+        yield from _data(inner)
 
 
 def _varies(node: ast.expr, rounds: set[str]) -> bool:
@@ -210,21 +255,41 @@ def _is_collection(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, 
     if any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in ast.walk(node)):
         return False
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-        return not any(_varies(generator.iter, rounds) or _is_batch(generator.iter) for generator in node.generators)
+        return all(_is_all(generator.iter, scope, rounds, line, depth) for generator in node.generators)
     if isinstance(node, ast.Call):
         parts = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(_is_collection(part, scope, rounds, line, depth + 1) for part in parts)
     if isinstance(node, ast.Subscript):  # data["test"]["text"]: a column of a whole split
         return _names_a_split(node)
     if isinstance(node, ast.Name):
+        value = _assigned(node.id, scope, line)
+        if _is_written_out(value):
+            return False
         if _appended(node.id, scope) or _names_a_set(node.id):
             return True
-        value = _assigned(node.id, scope, line)
         return value is not None and _is_collection(value, scope, rounds, value.lineno, depth + 1)
     return False
 
 
+def _is_all(node: ast.expr, scope: ast.AST, rounds: set[str], line: int, depth: int) -> bool:
+    """Whether a comprehension goes over all samples. What a caller hands over may be a batch."""
+    if _varies(node, rounds) or _is_batch(node):
+        return False
+    if isinstance(node, ast.Call):
+        return not (isinstance(node.func, ast.Name) and node.func.id == "range")
+    if not isinstance(node, ast.Name):
+        return True
+    if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = scope.args
+        if node.id in {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}:
+            return _names_a_set(node.id)
+    return _assigned(node.id, scope, line) is None or _is_collection(node, scope, rounds, line, depth + 1)
+
+
 def _names_a_split(node: ast.Subscript) -> bool:
+    inner = node.value.value if isinstance(node.value, ast.Subscript) else None
+    if isinstance(inner, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+        return False  # data["test"][column][i]: one sample
     slices = [part.slice for part in ast.walk(node) if isinstance(part, ast.Subscript)]
     keys = [key.value for key in slices if isinstance(key, ast.Constant) and isinstance(key.value, str)]
     return any(words(key) & (ROLES["validation"] | ROLES["test"]) for key in keys) and not _is_batch(node)
@@ -237,7 +302,16 @@ def _is_batch(node: ast.expr) -> bool:
 def _appended(name: str, scope: ast.AST) -> bool:
     """`name.append(...)` inside a loop of the function, the loop not going over batches of a loader."""
     loops = (loop for loop in ast.walk(scope) if isinstance(loop, (ast.For, ast.AsyncFor)))
-    return any(not _is_batch(loop.iter) and any(_appends(node, name) for node in ast.walk(loop)) for loop in loops)
+    return any(
+        not _is_batch(loop.iter) and not _is_fixed(loop.iter) and any(_appends(node, name) for node in ast.walk(loop))
+        for loop in loops
+    )
+
+
+def _is_fixed(node: ast.expr) -> bool:
+    """`range(100)`: as many samples as the program says, however large the set is."""
+    is_range = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+    return isinstance(node, ast.Call) and is_range and all(isinstance(one, ast.Constant) for one in node.args)
 
 
 def _appends(node: ast.AST, name: str) -> bool:

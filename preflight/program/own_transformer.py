@@ -18,6 +18,7 @@ from preflight.program.names import field_for
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin
 
@@ -248,7 +249,7 @@ def _bindings(found: _Found, place: Origin) -> list[Binding]:
 def _is_tied(text: str) -> bool:
     """Whether the output layer uses the embedding's weight: assigned to it, or multiplied with it."""
     try:
-        tree = ast.parse(text)
+        tree = parse_module(text)
     except SyntaxError:
         return False
     return any(_ties(node) for node in ast.walk(tree))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Span
 
@@ -67,16 +67,14 @@ def module_name(path: str) -> str:
 
 
 def load_module(path: str, project: Project) -> Module | None:
-    """The parsed file, cached per project; None where it cannot be read or is not Python (3.10 to the one running)."""
+    """The parsed file, cached per project; None where it cannot be read or is not Python."""
     return project.remembered.get(_MODULE, lambda: _parse(path, project), path)
 
 
 def _parse(path: str, project: Project) -> Module | None:
     try:
         source = project.source(path)
-        with warnings.catch_warnings():  # "invalid escape sequence" concerns the author alone
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source.text)
+        tree = parse_module(source.text)
     except (UnreadableFile, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return Module(path, module_name(path), source, tree)

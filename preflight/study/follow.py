@@ -17,7 +17,7 @@ from preflight.vocabulary.argv import bind
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word
+from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word, cannot_be_parsed
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span
@@ -250,8 +250,7 @@ def _merge(outer: Launch, inner: Launch) -> Launch:
 
 
 def _malformed(path: str, error: DocumentError) -> Skipped:
-    problem = Problem("invalid-config", error.message, Origin(path, error.span))
-    return Skipped(path, "malformed", error.message, (problem,))
+    return Skipped(path, "malformed", error.message, (cannot_be_parsed(path, error),))
 
 
 def crashed(path: str, error: Exception) -> Skipped:

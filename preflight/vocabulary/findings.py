@@ -138,9 +138,10 @@ def of_problem(problem: Problem) -> Finding:
     """A reader's problem as a finding, with its fix if there is exactly one."""
     proposals: tuple[Proposal, ...] = ()
     if problem.fix is not None:
-        edit = Edit(problem.origin.path, problem.origin.span, problem.fix)
+        places = ((problem.origin, problem.fix), *problem.also)
+        edits = tuple(Edit(origin.path, origin.span, text) for origin, text in places)
         safety = Safety.safe if problem.safe else Safety.unsafe
-        proposals = (Proposal(problem.fix_title, safety=safety, edits=(edit,)),)
+        proposals = (Proposal(problem.fix_title, safety=safety, edits=edits),)
     return Finding(
         rule=problem.rule,
         severity=Severity(problem.severity),

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Axis, Cause, Const, Expr, Op, Origin, Span, Value, unknown
 
 Launcher: TypeAlias = Literal["python", "torchrun", "accelerate", "deepspeed", "srun", "wandb-agent", "optuna"]
@@ -189,8 +190,9 @@ FACTS: Mapping[str, str] = {
 class Problem:
     """Something malformed in a file; `rule` names the rule that reports it (invalid-config when none is closer).
 
-    `fix` is the text that would repair the span, where there is exactly one. `kind` tells the problems of one rule
-    apart, where the rule repairs them in different ways.
+    `fix` is the text that would repair the span, where there is exactly one. `also` has more places of the same cause,
+    each with the text that would repair it. `kind` tells the problems of one rule apart, where the rule repairs them in
+    different ways.
     """
 
     rule: str
@@ -201,11 +203,20 @@ class Problem:
     safe: bool = False
     related: tuple[tuple[Origin, str], ...] = ()
     kind: str = ""
+    also: tuple[tuple[Origin, str], ...] = ()
 
     @property
     def fix_title(self) -> str:
         """A description of the repair."""
-        return f"write `{self.fix}`" if self.fix else "take it out"
+        more = f", and repair {len(self.also)} more" if self.also else ""
+        return f"write `{self.fix}`{more}" if self.fix else "take it out"
+
+
+def cannot_be_parsed(path: str, error: DocumentError) -> Problem:
+    """The problem of a file that cannot be parsed. It is no error of the user's if it is in another language."""
+    if error.mistake:
+        return Problem("invalid-config", error.message, Origin(path, error.span))
+    return Problem("invalid-config", f"not read: {error.message}", Origin(path, error.span), "info")
 
 
 @dataclass(frozen=True, slots=True)

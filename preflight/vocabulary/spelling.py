@@ -15,7 +15,7 @@ from preflight.vocabulary.extensions import wrong
 from preflight.vocabulary.job import Job, Part
 from preflight.vocabulary.notation import parse_size
 from preflight.vocabulary.reading import FALSE, TRUE, Problem
-from preflight.vocabulary.study import Bound
+from preflight.vocabulary.study import Bound, Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value, brief, evaluate, frozen, names
 
 STRATEGIES: Mapping[str, str] = {
@@ -133,9 +133,21 @@ LARGEST = 10**100
 """Larger than every count and size. "No limit" is a smaller number (transformers' VERY_LARGE_INTEGER is 1e30)."""
 
 
+_COUNTED = frozenset({"parallel.gpus_per_node", "parallel.ranks_per_node"})
+"""Fields that a list of GPUs gives (`gpus: [0, 1]`), and -1 where all of the machine are meant."""
+_DECIDED_LATER = frozenset({"auto", "all", "max"})
+
+
 def _int(field: str, value: Value, kind: FieldKind) -> Value:
     wanted = "a whole number" if kind.low is None else f"a whole number of at least {kind.low}"
     number: object = value
+    if isinstance(value, tuple) and value and all(type(item) is int for item in value):
+        if field in _COUNTED:
+            return len(set(value))
+        if field == "train.image_size" and len(value) == 2 and value[0] == value[1]:
+            return _int(field, value[0], kind)
+    if (isinstance(value, str) and value.lower() in _DECIDED_LATER) or (field in _COUNTED and value in (-1, "-1")):
+        return Unknown(f"{value!r} is decided when the program runs", Cause.run_time)
     if isinstance(value, str):
         number = _number(value)
         if number is None:  # "24GiB", as --set and a request give sizes
@@ -221,7 +233,11 @@ def _tables(field: str) -> Mapping[str, str]:
 
 
 def checked(bound: Bound) -> tuple[Bound, Problem | None]:
-    """A bound whose constant value its field can have; else it becomes unknown, with a Problem at its place."""
+    """A bound whose constant value its field can have; else it becomes unknown.
+
+    There is a Problem at its place only if whoever gets the value refuses it too: a program may mean "off" by 0 or -1,
+    convert a text, or take a list where a Job has a number.
+    """
     if any(True for _ in names(bound.expr)):
         return bound, None
     value = evaluate(bound.expr)
@@ -231,9 +247,23 @@ def checked(bound: Bound) -> tuple[Bound, Problem | None]:
         normal(bound.field, value, bound.setting)
     except Invalid as error:
         expr = Const(Unknown(str(error), Cause.invalid), bound.origin)
-        problem = None if bound.origin is None else Problem("invalid-config", str(error), bound.origin)
-        return replace(bound, expr=expr), problem
+        if bound.origin is None or not _is_refused(bound, value):
+            return replace(bound, expr=expr), None
+        return replace(bound, expr=expr), Problem("invalid-config", str(error), bound.origin)
     return bound, None
+
+
+_LEAST = {"train.batch_size": 1, "validation.batch_size": 1, "data.workers": 0}
+"""The least that torch.utils.data.DataLoader takes; for smaller numbers it raises ValueError."""
+
+
+def _is_refused(bound: Bound, value: Value) -> bool:
+    """Whether the user maps the setting to the field, or a DataLoader gets the number itself."""
+    if bound.source is Source.map or bound.stated_by_user:
+        return True
+    least = _LEAST.get(bound.field)
+    number = type(value) is int and least is not None and value < least
+    return number and bound.source is Source.file and not bound.setting and value != -1
 
 
 # How libraries spell optimizers, precisions and dtypes, as data; and putting an expression into the Job's spelling.

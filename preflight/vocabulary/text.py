@@ -23,11 +23,14 @@ class Place:
 
 
 class DocumentError(Exception):
-    """A document cannot be parsed; `span` is the place, `message` the reason in words for the user."""
+    """A document cannot be parsed; `span` is the place, `message` the reason in words for the user.
 
-    def __init__(self, message: str, span: Span) -> None:
+    `mistake`: it is wrong, and whoever uses it would fail on it. Else it is in a language or version that is not read.
+    """
+
+    def __init__(self, message: str, span: Span, mistake: bool = True) -> None:
         super().__init__(message)
-        self.message, self.span = message, span
+        self.message, self.span, self.mistake = message, span, mistake
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,9 @@ class EvalUnbatched(Rule):
     the data and runs out of memory with all of it, after the first epoch. The message has the number of samples and the
     bytes if they are known.
 
+    There is a finding if the number of samples is unknown, or if so many do not fit. A batch of a loader, some prompts
+    that are written in the program, and a list of a known length that fits are left alone.
+
     The program has to be changed: loop over the samples in batches, and concatenate the results on the host. The
     results are the same.
     """
@@ -47,6 +50,8 @@ class EvalUnbatched(Rule):
             return
         device = device_of(case)
         samples = case.fact("eval_samples") or case.job.validation.samples or case.job.validation.batch_size
+        if isinstance(samples, int) and (device is None or device.capacity is None):
+            return  # so many samples may well fit
         number = f"all {samples:,} samples" if isinstance(samples, int) else "all samples (their number is unknown)"
         need = None if device is None else max((device.phases.get(p, 0) for p in remedies.EVALUATION), default=0)
         if device is not None and need and isinstance(samples, int) and device.capacity is not None:

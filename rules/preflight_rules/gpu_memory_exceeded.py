@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.api import Case, Example, Finding, Rule, device_of, several
-from preflight_rules.shared.gpu import gpu_finding, proposals_of, states_alone
+from preflight_rules.shared.gpu import gpu_finding, logits_fill, proposals_of, states_alone
 from preflight_rules.shared.programs import LOOP
 
 
@@ -17,6 +17,9 @@ class GpuMemoryExceeded(Rule):
 
     Such a run often stops late: Adam creates its states in the first optimizer step, and evaluation follows the first
     epoch.
+
+    If one tensor of logits takes a quarter of the GPU, `logits-exceed-gpu` reports the job instead, and if the states
+    alone exceed it, `states-exceed-gpu`.
 
     The first fix is a smaller micro-batch with more accumulation steps, so that their product stays the same. It is
     safe if the run stays the same. It is unsafe, and the finding says why, if the model has batch normalisation, the
@@ -43,4 +46,6 @@ class GpuMemoryExceeded(Rule):
         device = device_of(case)
         if device is None or device.verdict != "exceeds" or several(case) or states_alone(case, device):
             return
+        if logits_fill(device):
+            return  # logits-exceed-gpu names the cause
         yield gpu_finding(self, case, device, proposals_of(case, device), "does not fit")

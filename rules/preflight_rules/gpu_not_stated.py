@@ -17,6 +17,7 @@ from preflight.api import (
     device_of,
     gib,
     gpus_that_fit,
+    plural,
 )
 from preflight_rules.shared.programs import LOOP
 
@@ -35,7 +36,8 @@ class GpuNotStated(Rule):
 
     A check that ends with "fits" has compared the need with the memory of a GPU. Without a GPU there is only a need,
     and a hook or a CI pipeline that succeeds has checked nothing. The message has the largest need of all studies, the
-    file that it comes from, and the smallest GPUs that are large enough.
+    file that it comes from, and the smallest GPUs that are large enough. A study that no GPU can hold is named only if
+    there is no other one.
 
     There is one finding for a project, also if it has many studies. One line in the settings answers it:
 
@@ -75,14 +77,18 @@ class GpuNotStated(Rule):
         open_ = [(case, device) for case in cases if (device := _need(case)) is not None]
         if not open_:
             return
-        case, device = max(open_, key=lambda one: one[1].process.expected)
-        which = f"the largest need of {len(open_):,} studies is" if len(open_) > 1 else "the need is"
+        held = [one for one in open_ if one[1].lower_bound or _large_enough(one[1])]
+        named = held or open_
+        case, device = max(named, key=lambda one: one[1].process.expected)
+        which = f"the largest need of {plural(len(named), 'study')} is" if len(named) > 1 else "the need is"
+        beyond = f"; {plural(len(open_) - len(named), 'more study')} would need more than any GPU has, unless sharded"
+        more = beyond if len(named) < len(open_) else ""
         least = "at least " if device.lower_bound else ""
         need = device.process
         interval = "" if device.lower_bound else f" ({gib(need.low)} to {gib(need.high)})"
         found = self.finding(
             f"no GPU is stated, so no GPU memory was checked: {which} {least}{gib(need.expected)}{interval}, "
-            f"for {describe(case.job)}; {_holding(device)}; state your GPU: {LINE}",
+            f"for {describe(case.job)}{_launched(case)}; {_holding(device)}{more}; state your GPU: {LINE}",
             _place(case),
             Severity.warning,
             estimate=device,
@@ -106,12 +112,25 @@ def _need(case: Case) -> DeviceEstimate | None:
     return None if stated else device
 
 
-def _holding(device: DeviceEstimate) -> str:
+def _launched(case: Case) -> str:
+    """What the figure rests on if no file says how the job is launched."""
+    strategy = case.bound("parallel.strategy")
+    if case.study.program is not None or case.study.links or (strategy is not None and not strategy.default):
+        return ""
+    return " (one process on one GPU: no file says how it is launched)"
+
+
+def _large_enough(device: DeviceEstimate) -> list[str]:
     """The smallest GPUs that are certainly large enough, with their CUDA context."""
+    reserved = device.reserved.high
+    return [gpu.name for gpu in islice(gpus_that_fit(lambda gpu: reserved + gpu.context[2]), SHOWN)]
+
+
+def _holding(device: DeviceEstimate) -> str:
+    """The GPUs to look for, as text."""
     if device.lower_bound:
         return "a GPU with less memory is too small"
-    reserved = device.reserved.high
-    found = [gpu.name for gpu in islice(gpus_that_fit(lambda gpu: reserved + gpu.context[2]), SHOWN)]
+    found = _large_enough(device)
     if not found:
         return "no GPU that preflight knows is large enough"
     return f"the smallest GPUs that are large enough: {', '.join(found)}"

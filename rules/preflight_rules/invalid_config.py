@@ -12,6 +12,10 @@ class InvalidConfig(Rule):
     Examples are a value of the wrong type, an unknown key where the schema allows none, and two options that exclude
     each other. The finding points at the value. The rest of the file is still read.
 
+    Only what the tool refuses, or does without, is reported. A template, a program for another version of Python, a
+    value that a program may mean as "off" (0, -1), and a value that only preflight cannot use are no findings: the
+    value is unknown then. W&B warns of an unknown key at the top of a sweep and does without it, so that is a warning.
+
     A fix is offered if exactly one repair is possible.
     """
 

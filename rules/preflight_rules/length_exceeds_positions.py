@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,7 +29,13 @@ from preflight.api import (
     with_fields,
 )
 from preflight_rules.shared.positions import Positions, positions_of
-from preflight_rules.shared.programs import LOOP
+from preflight_rules.shared.programs import LANGUAGE, LOOP
+from preflight_rules.shared.texts import text_of
+
+LONG = LANGUAGE.replace("default=2048", "default=65536")
+SCALED = LONG.replace(
+    "import torch\n", 'import torch\n\nrope_scaling = {"rope_type": "yarn", "factor": 2.0}\n', 1
+).replace('Qwen2.5-0.5B")', 'Qwen2.5-0.5B", rope_scaling=rope_scaling)')
 
 
 class LengthExceedsPositions(Rule):
@@ -36,7 +43,8 @@ class LengthExceedsPositions(Rule):
 
     A model with a table of learned positions (BERT, GPT-2, RoBERTa) fails with an index error; on a GPU the error is a
     device-side assert that names another operation. A model with rotary positions runs, but outside the lengths that it
-    was trained for: that is a warning. The table of RoBERTa has two more entries than usable positions.
+    was trained for: that is a warning, unless a file scales the rotary embedding (`rope_scaling`, Unsloth). The table
+    of RoBERTa has two more entries than usable positions.
 
     The fix sets the length to the number of positions. In a search it drops the longer lengths. It is unsafe, because
     longer samples are cut.
@@ -53,6 +61,12 @@ class LengthExceedsPositions(Rule):
             says=("length 1,024 exceeds the 512 positions of bert-base-uncased",),
         ),
         Example("512 are enough for 512", {"train.py": LOOP}, finds=0),
+        Example(
+            "Beyond the positions of a model with rotary ones",
+            {"train.py": LONG},
+            says=("runs outside the lengths it was trained for",),
+        ),
+        Example("The rotary embedding is scaled", {"train.py": SCALED}, finds=0),
     )
 
     def check(self, case: Case) -> Iterator[Finding]:
@@ -63,7 +77,7 @@ class LengthExceedsPositions(Rule):
             if longest is None or not known:
                 continue
             positions, job = min(known, key=lambda pair: pair[0].usable)
-            if longest.value > positions.usable and longest.origin not in seen:
+            if longest.value > positions.usable and longest.origin not in seen and not _extended(case, job, positions):
                 seen.add(longest.origin)
                 yield self._finding(case, job, longest, positions)
 
@@ -78,6 +92,24 @@ class LengthExceedsPositions(Rule):
             label=f"at most {positions.usable:,}",
             proposals=_shorten(case, longest, positions.usable),
         )
+
+
+_TABLE = re.compile(r"max_position_embeddings|n_positions|ignore_mismatched_sizes")
+_ROTARY = re.compile(r"rope|rotary|yarn|unsloth|FastLanguageModel|FastModel|longlora|max_position_embeddings", re.I)
+
+
+def _extended(case: Case, job: Job, positions: Positions) -> bool:
+    """Whether the model may take longer sequences than its configuration says.
+
+    A scaled rotary embedding does (`rope_scaling`), which Unsloth sets by itself for a longer `max_seq_length`
+    (unsloth/models/llama.py, `FastLlamaModel.from_pretrained`). A program may resize a table of positions.
+    """
+    config = job.model.config or {}
+    if config.get("rope_scaling") is not None:
+        return True
+    if positions.learned and job.model.name is None:
+        return False  # its own dimensions say how long the table is
+    return (_TABLE if positions.learned else _ROTARY).search(text_of(case)) is not None
 
 
 @dataclass(frozen=True, slots=True)

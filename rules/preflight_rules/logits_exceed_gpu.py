@@ -2,36 +2,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import Field
-
 from preflight.api import (
     Case,
     Confidence,
     Example,
     Finding,
-    Options,
     Rule,
     Severity,
-    describe,
     device_of,
     gib,
     gpu_name,
     several,
 )
-from preflight_rules.shared.gpu import FIELDS, evidence, is_logits, proposals_of
+from preflight_rules.shared.gpu import FIELDS, evidence, logits_fill, need_text, proposals_of, states_alone
 from preflight_rules.shared.programs import LANGUAGE, LOOP
 
 
-class LogitsOptions(Options):
-    share: float = Field(0.25, gt=0, le=1, description="One tensor of logits above this share of the GPU is reported.")
-
-
-class LogitsExceedGpu(Rule[LogitsOptions]):
+class LogitsExceedGpu(Rule):
     """One tensor of logits (samples x length x vocabulary x bytes) fills the GPU.
 
     A language model computes one value per entry of the vocabulary for each token. In fp32 this takes batch x length x
     vocabulary x 4 bytes, and the loss makes up to three copies of the tensor. A tensor above a quarter of the GPU
-    (option `share`) therefore does not fit with its copies. The message `Tried to allocate ...` usually names this
+    therefore does not fit with its copies. The message `Tried to allocate ...` usually names this
     allocation.
 
     What helps: a smaller micro-batch with more accumulation steps (same run), a fused or chunked loss, evaluation in
@@ -56,18 +48,16 @@ class LogitsExceedGpu(Rule[LogitsOptions]):
         ),
     )
 
-    def check(self, case: Case[LogitsOptions]) -> Iterator[Finding]:
+    def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
         largest = None if device is None else device.largest_allocation
-        if device is None or largest is None or device.capacity is None or device.verdict != "exceeds":
+        if device is None or largest is None or device.capacity is None or not logits_fill(device):
             return
-        if several(case) and case.space.counts.fits:
-            return
-        if not is_logits(largest.where, largest.product) or largest.bytes < case.options.share * device.capacity:
+        if (several(case) and case.space.counts.fits) or states_alone(case, device):
             return
         message = (
             f"the largest single allocation is a tensor of logits: {largest.product} = {gib(largest.bytes)} of the "
-            f"{gib(device.capacity)} that {gpu_name(case)} gives ({describe(case.job)})"
+            f"{gib(device.capacity)} that {gpu_name(case)} gives; {need_text(case, device)}"
         )
         proposals = proposals_of(case, device)
         origin = case.origin("train.vocab_size", "validation.batch_size", *FIELDS)
@@ -75,7 +65,7 @@ class LogitsExceedGpu(Rule[LogitsOptions]):
             message,
             origin,
             Severity.error,
-            Confidence.high if largest.bytes > device.capacity else Confidence.medium,
+            Confidence.high,
             estimate=device,
             settings=("train.vocab_size", "train.batch_size", "train.seq_len"),
             label=f"{gib(largest.bytes)} at once",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,18 +22,30 @@ from preflight.api import (
     origins,
     plural,
 )
-from preflight_rules.shared.programs import TRAIN, job
+from preflight_rules.shared.programs import DISTRIBUTED, TRAIN, job
 from preflight_rules.shared.slurm import allocation_of, place
+from preflight_rules.shared.texts import text_of
 
 TORCHRUN = "srun torchrun --nproc_per_node=4 --nnodes=1 train.py --batch_size 64"
 NESTED = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8 --mem=64G", line=TORCHRUN)
 EIGHT_CPUS_EACH = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:4", "--cpus-per-task=8", "--mem=256G")
+TWO_GPUS = job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:2", "--mem=64G")
 ONCE = NESTED.replace("--ntasks-per-node=4", "--ntasks-per-node=1").replace("task=8", "task=32")
 LAUNCHERS = ("torchrun", "deepspeed")
 """Launchers that start several processes each time they are started."""
 STEP = "SLURM_STEP_ID"
 """A variable that only processes started by srun have (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""
 STEP_CPUS = "SRUN_CPUS_PER_TASK"
+STARTERS = re.compile(
+    r"(?<![\w.-])(?:srun|mpirun|mpiexec|orterun|prterun|jsrun|aprun|ibrun|horovodrun|pdsh|clush|pssh|parallel-ssh|"
+    r"parallel|ssh|ray|dask|dask_mpi|mpi4py|submitit|parsl|flux|sbatch|deepspeed|colossalai|pytorchjob)(?![\w-])"
+)
+"""What starts processes on other nodes, as a command or as a package of Python."""
+SHARES_OUT = re.compile(
+    r"CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|\bvllm\b|\bsglang\b|tensor_parallel"
+)
+"""Words of a job that keeps GPUs for something else than the processes of its launcher."""
+SEVERAL_NODES = re.compile(r"--(?:nnodes|num_machines|num_nodes)\b")
 NOT_INHERITED = ((22, 5), (23, 11))
 """Versions, the last one excluded, whose srun reads SRUN_CPUS_PER_TASK and not the SLURM_CPUS_PER_TASK that sbatch sets
 (src/srun/libsrun/opt.c of 22.05 and 23.02; SLURM_CPUS_PER_TASK again in 23.11)."""
@@ -48,6 +61,11 @@ class SlurmTasksMismatch(Rule):
     23.02 srun does not inherit `--cpus-per-task`: every task of its step gets one CPU.
 
     Two processes on one GPU need twice the memory, and idle nodes cost as much as busy ones.
+
+    There is a finding only if it is certain. Processes are compared with GPUs if a launcher starts them, or if the
+    program is known to use one GPU per process (DDP, FSDP, ZeRO): other tasks may share a GPU, or use several, on
+    purpose. Nodes are idle only if nothing in the scripts and the program can start a process on them: no `srun`,
+    `mpirun`, `ssh`, Ray, and nothing of that kind.
 
     The fix, if there is one, gives torchrun one task per node. It is unsafe, because the number of processes changes.
     """
@@ -65,8 +83,11 @@ class SlurmTasksMismatch(Rule):
         Example("One torchrun per node", {"train.sbatch": ONCE, "train.py": TRAIN}, finds=0),
         Example(
             "More processes than GPUs",
-            {"train.sbatch": job("--nodes=1 --ntasks-per-node=4", "--gres=gpu:2", "--mem=64G"), "train.py": TRAIN},
+            {"train.sbatch": TWO_GPUS, "train.py": DISTRIBUTED},
             says=("4 processes per node on 2 GPUs",),
+        ),
+        Example(
+            "Tasks that share a GPU and know nothing of each other", {"s.sbatch": TWO_GPUS, "train.py": TRAIN}, finds=0
         ),
         Example("One task per GPU", {"train.sbatch": EIGHT_CPUS_EACH, "train.py": TRAIN}, finds=0),
         Example(
@@ -182,10 +203,12 @@ def _processes_and_gpus(case: Case, request: Request, found: Allocation) -> Iter
         ("tasks_per_node", f"{found.tasks_per_node} tasks per node"),
     )
     counted = f"{plural(ranks, 'process')} per node on {plural(gpus, 'GPU')}"
+    if launch.launcher not in (*LAUNCHERS, "accelerate") and not _one_gpu_each(case):
+        return
     if ranks > gpus:
         message = f"{counted}: several processes share one GPU, and each needs its own memory"
         yield TasksMismatch(message, _origin(said), Severity.error, where)
-    elif ranks > 1 or launch.launcher in (*LAUNCHERS, "accelerate") or _one_gpu_each(case):
+    elif SHARES_OUT.search(text_of(case)) is None:
         message = f"{counted}: {plural(gpus - ranks, 'GPU')} of each node stay idle"
         yield TasksMismatch(message, _origin(said), Severity.warning, where)
 
@@ -205,12 +228,19 @@ def _nodes(case: Case, found: Allocation) -> Iterator[TasksMismatch]:
     if said is not None and said != nodes and launch.launcher in (*LAUNCHERS, "accelerate"):
         message = f"{launch.launcher} is set to {said} node{'s' * (said != 1)}, and {nodes} are requested"
         yield TasksMismatch(message, _origin(launch.nodes), Severity.error, where)
-    elif nodes > 1 and not _in_step(case) and launch.launcher in ("python", "torchrun"):
+    elif nodes > 1 and launch.launcher in ("python", "torchrun") and _stays_on_its_node(case):
         message = (
             f"{nodes} nodes are requested, but lines without srun run on the first node only: "
             f"start {launch.launcher} with srun"
         )
         yield TasksMismatch(message, None, Severity.warning, where)
+
+
+def _stays_on_its_node(case: Case) -> bool:
+    """Whether nothing that is read can start a process on another node, and all that matters is read."""
+    text = text_of(case)
+    known = case.study.program is not None or SEVERAL_NODES.search(text) is not None
+    return known and not _in_step(case) and STARTERS.search(text) is None
 
 
 def _lightning(case: Case, request: Request, found: Allocation) -> Iterator[TasksMismatch]:

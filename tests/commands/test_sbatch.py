@@ -150,11 +150,11 @@ def test_a_job_that_will_be_killed_does_not(room: Room, tmp_path: Path) -> None:
     log = tmp_path / "log"
     ran = room.run(f"--preflight-log={log}", "large.sh", command=[*MODULE, PATIENT])
     assert (ran.code, ran.out, ran.words) == (1, b"", None)
-    assert "error[gpu-memory-exceeded]" in ran.err
+    assert "error[logits-exceed-gpu]" in ran.err
     assert "--preflight-fix submits it with the fixes" in ran.err
     entry = json.loads(log.read_text())
     assert (entry["outcome"], entry["uid"]) == ("stopped", os.getuid())
-    assert "gpu-memory-exceeded" in entry["rules"]
+    assert "logits-exceed-gpu" in entry["rules"]
 
 
 @pytest.mark.slow
@@ -203,7 +203,7 @@ def test_the_gpu_of_the_settings_stops_nothing(room: Room, tmp_path: Path) -> No
     (tmp_path / "job.sh").write_text(LARGE.replace("gpu:rtx_4090:1", "gpu:1"))
     ran = other.run("job.sh")
     assert (ran.code, ran.words) == (5, [b"job.sh"])
-    assert "error[gpu-memory-exceeded]" in ran.err
+    assert "error[logits-exceed-gpu]" in ran.err
     assert other.run("--preflight-mode=strict", "job.sh").code == 1
 
 

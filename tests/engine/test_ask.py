@@ -59,7 +59,7 @@ def test_a_check(tmp_path: Path) -> None:
     outcome = check(["sweep.yaml"], gpu="T4", cwd=tmp_path)
     [report] = outcome.reports
     assert [study.gpu and study.gpu.name for study in report.studies] == ["T4"]
-    assert {finding.rule for finding in report.findings} >= {"gpu-memory-exceeded"}
+    assert {finding.rule for finding in report.findings} >= {"logits-exceed-gpu"}
     assert check([tmp_path / "sweep.yaml"], gpu="T4", set={"train.batch_size": 1}, cwd=tmp_path).counts["error"] == 0
 
 

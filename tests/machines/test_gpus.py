@@ -28,6 +28,11 @@ GIB = 2**30
         ("RTX 4080", "RTX 4080"),
         ("NVIDIA TITAN RTX", "TITAN RTX"),
         ("Quadro RTX 8000", "Quadro RTX 8000"),
+        ("A100m40", "A100 40GB"),
+        ("a100m80", "A100 80GB"),
+        ("a100_80", "A100 80GB"),
+        ("a100_3g.20gb", "A100 MIG 3g.20gb"),
+        ("nvidia_h100_1g.10gb", "H100 MIG 1g.10gb"),
         ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
     ],
 )
@@ -37,7 +42,9 @@ def test_names_as_people_and_drivers_write_them(name: str, gpu: str) -> None:
     assert found.name == gpu
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "NVIDIA", "RTX 4080 Laptop GPU", "RTX 7000", "RTX 3080 Max-Q", "cpu"])
+@pytest.mark.parametrize(
+    "name", ["", "gpu", "NVIDIA", "RTX 4080 Laptop GPU", "RTX 7000", "RTX 3080 Max-Q", "cpu", "gpu80", "80", "a100m99"]
+)
 def test_another_card_is_never_taken_for_a_known_one(name: str) -> None:
     assert room.find_gpu(name) is None
 

@@ -164,6 +164,55 @@ model(x).loss.backward()
 """
 
 
+PART = {
+    "a batch with the name of a set": """
+with torch.no_grad():
+    for i, batch in enumerate(loader):
+        prompts = [f"Say: {text}" for text in batch["text"]]
+        test_inputs = tokenizer(prompts, return_tensors="pt")
+        model.generate(**test_inputs)
+""",
+    "some prompts": """
+test_prompts = ["one", "two"]
+with torch.no_grad():
+    model(**tokenizer(test_prompts, return_tensors="pt"))
+""",
+    "one sample of a column": """
+i = 13
+inputs = tokenizer(dataset["validation"][text_column][i], return_tensors="pt")
+with torch.no_grad():
+    model.generate(**inputs)
+""",
+    "a hundred samples for a table": """
+images = []
+for i in range(100):
+    images += [test_data[i][0]]
+with torch.no_grad():
+    model(torch.stack([transform(image) for image in images]))
+""",
+    "what the caller gives": """
+def generate(prompts):
+    with torch.no_grad():
+        return model(torch.cat([cache[prompt] for prompt in prompts]))
+
+generate(some)
+""",
+    "as many answers as there are rewards": """
+rewards = []
+for text in texts:
+    rewards.append(score(text))
+count = len(torch.tensor(rewards))
+model.generate(prompt, num_return_sequences=count)
+""",
+}
+
+
+@pytest.mark.parametrize("evaluation", PART.values(), ids=PART.keys())
+def test_what_is_no_whole_set(evaluation: str, tmp_path: Path) -> None:
+    head = EVALUATES.partition("inputs =")[0]
+    assert "eval_unbatched" not in facts(read_program(f"{head}{evaluation}model(x).loss.backward()\n", tmp_path))
+
+
 @pytest.mark.parametrize("made", WHOLE.values(), ids=WHOLE.keys())
 def test_a_whole_set_in_one_call(made: str, tmp_path: Path) -> None:
     assert facts(read_program(EVALUATES.format(made=made), tmp_path)).get("eval_unbatched") is True

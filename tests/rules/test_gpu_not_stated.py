@@ -38,6 +38,9 @@ SILENT = {
     "the need is not known": {**FILES, "preflight.toml": ""},
     "the settings": {**FILES, "preflight.toml": f'gpu = "A100 80GB"\n{SET}'},
     "the type that is asked for": {**FILES, "job.sh": JOB.format("gpu:h100:1", 2), "preflight.toml": SET},
+    "the type with its memory": {**FILES, "job.sh": JOB.format("gpu:A100m40:1", 2), "preflight.toml": SET},
+    "a slice": {**FILES, "job.sh": JOB.format("gpu:a100_3g.20gb:1", 2), "preflight.toml": SET},
+    "a constraint": {**FILES, "job.sh": JOB.format("gpu:1\n#SBATCH -C h100", 2), "preflight.toml": SET},
     "a setting": {**FILES, "preflight.toml": f'{SET}machine.gpu = "A100 80GB"\n'},
     "a GPU by its memory": {**FILES, "preflight.toml": f"{SET}machine.gpu_memory = 80000000000\n"},
     "the processor": {**FILES, "preflight.toml": f'{SET}machine.accelerator = "cpu"\n'},
@@ -66,6 +69,16 @@ def test_one_for_all_studies_of_a_project(project: Write, capsys: pytest.Capture
     assert found["estimate"]["device"]["verdict"] == "unknown"
     assert check(capsys, ".", "--fail-on", "warning")[0].status == 1
     assert check(capsys, ".", "--fail-on", "warning", "--gpu", "B200")[1] == []
+
+
+def test_a_study_that_no_gpu_can_hold_is_not_the_one_that_is_named(
+    project: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project({**FILES, **{f"job{size}.sh": JOB.format("gpu:1", size) for size in (4, 100_000)}})
+    _, [found] = check(capsys, ".")
+    assert found["path"] == "job4.sh"
+    assert "the need is" in found["message"]
+    assert "1 more study would need more than any GPU has" in found["message"]
 
 
 def test_each_project_has_its_own_answer(project: Write, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,16 +10,21 @@ from preflight.engine import check as engine
 from preflight.engine.files import Batch
 from preflight.vocabulary.findings import Finding, Safety
 from preflight.vocabulary.settings import Settings
-from preflight_rules.shared.programs import CLUSTER, TRAIN, job
+from preflight_rules.shared.programs import CLUSTER, DISTRIBUTED, TRAIN, job
 
 MIB = 2**20
 LINE = "srun python train.py --batch_size 64 --workers 4"
 
 
 def findings(
-    root: Path, script: str, rule: str, sample: int | None = 16 * MIB, cluster: str | None = CLUSTER
+    root: Path,
+    script: str,
+    rule: str,
+    sample: int | None = 16 * MIB,
+    cluster: str | None = CLUSTER,
+    program: str = TRAIN,
 ) -> list[Finding]:
-    files = {"train.sbatch": script, "train.py": TRAIN, **({"cluster.toml": cluster} if cluster else {})}
+    files = {"train.sbatch": script, "train.py": program, **({"cluster.toml": cluster} if cluster else {})}
     for name, text in files.items():
         (root / name).write_bytes(text.encode())
     known = {"data.sample_bytes": sample} if sample is not None else {}
@@ -99,10 +104,28 @@ FOUR = ("--gres=gpu:4", "--cpus-per-task=8", "--mem=200G")
         (("--nodes=2", *FOUR), "srun accelerate launch --num_machines 2 --num_processes 8 train.py"),
         (("--nodes=1", *FOUR), "python train.py"),
         (("--nodes=1",), "python train.py"),
+        (("--ntasks-per-node=1", "--nodes=2", *FOUR), "bash -c 'srun torchrun --nnodes=2 --nproc_per_node=4 train.py'"),
+        (
+            ("--nodes=2", "--ntasks-per-node=4", *FOUR),
+            "LAUNCH='srun --wait=60'\npython -c 'print(1)'\n$LAUNCH python train.py",
+        ),
+        (("--nodes=2", "--ntasks-per-node=4", *FOUR), "start() {\n  srun python train.py\n}\npython prepare.py\nstart"),
+        (("--nodes=2", "--ntasks-per-node=4", *FOUR), "srun --nodes=2 ray start --head &\npython train.py"),
+        (("--nodes=4",), "dcgmi profile --pause\nsrun torchrun --nnodes 4 --nproc_per_node 8 -m elsewhere.train"),
+        (("--nodes=4",), "python elsewhere.py"),
+        (("--nodes=4",), "mpirun -np 16 python train.py"),
+        (("--nodes=1", *FOUR), "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py"),
     ],
 )
 def test_what_adds_up(directives: tuple[str, ...], line: str, tmp_path: Path) -> None:
-    assert findings(tmp_path, job(*directives, line=line), "slurm-tasks-mismatch", None, None) == []
+    found = findings(tmp_path, job(*directives, line=line), "slurm-tasks-mismatch", None, None, DISTRIBUTED)
+    assert [one.message for one in found] == []
+
+
+@pytest.mark.parametrize("tasks", [8, 2])
+def test_tasks_that_know_nothing_of_each_other_may_share_gpus_or_use_several(tasks: int, tmp_path: Path) -> None:
+    script = job(f"--ntasks-per-node={tasks}", *FOUR, line=LINE)
+    assert findings(tmp_path, script, "slurm-tasks-mismatch", None, None) == []
 
 
 @pytest.mark.parametrize(
@@ -114,11 +137,13 @@ def test_what_adds_up(directives: tuple[str, ...], line: str, tmp_path: Path) ->
         (("--ntasks-per-node=1", *FOUR), "srun torchrun --nproc_per_node=8 train.py", "8 processes per node on 4 GPUs"),
         (("--nodes=4", *FOUR), "srun torchrun --nnodes=2 --nproc_per_node=4 train.py", "set to 2 nodes, and 4"),
         (("--nodes=2", *FOUR), "torchrun --nproc_per_node=4 train.py", "on the first node only"),
+        (("--nodes=2", *FOUR), "# srun comes later\npython train.py", "on the first node only"),
+        (("--nodes=2", *FOUR), "torchrun --nproc_per_node=4 --nnodes=2 elsewhere.py", "on the first node only"),
         (("--nodes=2", *FOUR), "srun accelerate launch --num_machines 2 --num_processes 4 train.py", "2 GPUs of each"),
     ],
 )
 def test_what_does_not(directives: tuple[str, ...], line: str, words: str, tmp_path: Path) -> None:
-    found = findings(tmp_path, job(*directives, line=line), "slurm-tasks-mismatch", None, None)
+    found = findings(tmp_path, job(*directives, line=line), "slurm-tasks-mismatch", None, None, DISTRIBUTED)
     assert any(words in one.message for one in found), [one.message for one in found]
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from preflight.vocabulary.job import fields
 from preflight.vocabulary.spelling import Invalid, checked, kind_of, normal
-from preflight.vocabulary.study import Bound
-from preflight.vocabulary.values import Const, Origin, Ref, Span, Unknown, Value
+from preflight.vocabulary.study import Bound, Source
+from preflight.vocabulary.values import Cause, Const, Origin, Ref, Span, Unknown, Value, evaluate
 
 
 @pytest.mark.parametrize("field", fields())
@@ -96,6 +96,55 @@ def test_a_switch_is_a_precision_with_its_name(setting: str, expected: str) -> N
 def test_impossible(field: str, value: Value) -> None:
     with pytest.raises(Invalid, match=field.split(".")[0]):
         normal(field, value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("train.peft.r", 0),
+        ("parallel.nodes", 0),
+        ("parallel.gpus_per_node", "auto"),
+        ("train.batch_size", "eos"),
+        ("train.batch_size", -1),
+        ("train.grad_accum", "2,4,8"),
+        ("data.workers", "config.num_workers"),
+        ("train.image_size", (32, 64)),
+        ("train.precision", "mine"),
+    ],
+)
+def test_a_value_that_only_preflight_cannot_use_is_unknown(field: str, value: Value) -> None:
+    at = Origin("a.py", Span(3, 4))
+    bound, problem = checked(Bound(field, Const(value, at), at))
+    assert problem is None
+    try:
+        assert isinstance(normal(field, evaluate(bound.expr)), Unknown)
+    except Invalid:
+        pytest.fail("the bound still has the value")
+
+
+def test_a_name_is_no_proof_that_the_value_is_used() -> None:
+    at = Origin("a.yaml", Span(3, 4))
+    assert checked(Bound("train.batch_size", Const(0, at), at, setting="eval.batch_size"))[1] is None
+    assert checked(Bound("train.batch_size", Const("x", at), at, source=Source.map))[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "meant"),
+    [
+        ("parallel.gpus_per_node", (0, 1), 2),
+        ("parallel.ranks_per_node", (3,), 1),
+        ("train.image_size", (32, 32), 32),
+    ],
+)
+def test_lists_that_say_one_number(field: str, value: Value, meant: int) -> None:
+    assert normal(field, value) == meant
+
+
+@pytest.mark.parametrize("value", [-1, "auto", "-1", "max"])
+def test_all_gpus_of_the_machine(value: Value) -> None:
+    found = normal("parallel.gpus_per_node", value)
+    assert isinstance(found, Unknown)
+    assert found.cause is Cause.run_time
 
 
 def test_an_impossible_constant_is_a_problem_at_its_place() -> None:

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
+from preflight.vocabulary.python_grammar import parse_module
 
 MAX_PROGRAMS = 400
 """Python files that are searched for `@hydra.main`."""
@@ -92,7 +93,7 @@ def _decorators(path: str, project: Project) -> Iterator[tuple[str | None, str |
     if "hydra" not in text or "main" not in text:
         return
     try:
-        tree = ast.parse(text)
+        tree = parse_module(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):

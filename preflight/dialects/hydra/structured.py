@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from preflight.dialects.hydra.tree import MISSING, ConfigFile, ConfigTable, Entry, Item, Leaf, Listing
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
 
@@ -55,7 +56,7 @@ def _trees(paths: Iterable[str], project: Project) -> Iterator[tuple[ast.Module,
             continue
         if "ConfigStore" in source.text or "@dataclass" in source.text:
             try:
-                yield ast.parse(source.text), source
+                yield parse_module(source.text), source
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
 

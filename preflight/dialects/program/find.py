@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
 
 _NAMES = (
@@ -53,7 +54,7 @@ def _acts(text: str) -> bool:
     if not (_LIBRARIES.search(text) and _TRAINS.search(text)):
         return False
     try:
-        body = ast.parse(text).body
+        body = parse_module(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True  # `read` reports broken scripts
     return any(_starts(node) for node in body)

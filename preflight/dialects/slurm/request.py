@@ -21,7 +21,14 @@ from preflight.dialects.slurm.schema import (
     said_of,
     words_taken,
 )
-from preflight.documents.directives import Directive, Ignored, read_arguments, read_directives, takes_no_value
+from preflight.documents.directives import (
+    PLACEHOLDER,
+    Directive,
+    Ignored,
+    read_arguments,
+    read_directives,
+    takes_no_value,
+)
 from preflight.vocabulary.project import BOM, COMMAND_LINE, ENVIRONMENT, VARIABLES, Submission
 from preflight.vocabulary.reading import Problem, ProblemSeverity, Request
 from preflight.vocabulary.text import Source
@@ -232,7 +239,7 @@ def _gres_texts(given: _PartOptions) -> tuple[tuple[str, str], ...]:
     found = []
     for name, scope in _SCOPES.items():
         text = given.value(name) if name in given.last else ""
-        if "$" in text:
+        if "$" in text or PLACEHOLDER.search(text):
             continue  # reported elsewhere; the value is not known
         if name == "gres" and name in given.last:
             if text.lower() != "none":
@@ -267,6 +274,9 @@ def _validated(given: _PartOptions) -> tuple[dict[str, object], list[Problem]]:
     ]
     for name, text in texts.items():
         if name in wrong:
+            if PLACEHOLDER.search(text):
+                values[name] = Unknown(f"the script is a template: {text} is replaced later", Cause.not_set)
+                continue
             values[name] = Unknown(f"sbatch refuses --{name}={text}", Cause.invalid)
             problems.append(_refused(given.origin(name), name, text, wrong[name]))
             continue
@@ -280,7 +290,7 @@ def _validated(given: _PartOptions) -> tuple[dict[str, object], list[Problem]]:
 def _earlier(said: _GivenOption) -> Iterator[Problem]:
     """Problems of an option that a later one replaces: sbatch reads it too, and a wrong value ends sbatch."""
     name, text = said.option.name, said.option.value or ""
-    if name not in FIELDS:
+    if name not in FIELDS or PLACEHOLDER.search(text):
         return
     try:
         Directives.model_validate({name: text})
@@ -340,7 +350,7 @@ def _unknown_options(given: _PartOptions) -> Iterator[Problem]:
         one = said.option
         if one.known:
             taken = words_taken(one.name, one.value) if one.name in WORDS and one.value is not None else None
-            if taken is not None and one.value is not None:
+            if taken is not None and one.value is not None and not PLACEHOLDER.search(one.value):
                 yield _refused(said.origin, one.name, one.value, taken)
             if one.value is not None and takes_no_value(one.name):
                 message = f"sbatch refuses --{one.name}={one.value} (option '--{one.name}' doesn't allow an argument)"
@@ -348,7 +358,7 @@ def _unknown_options(given: _PartOptions) -> Iterator[Problem]:
             if one.value is None and one.name in FIELDS and one.name != "exclusive":
                 yield Problem("invalid-config", f"--{one.name} needs a value", Origin(said.path, one.span))
             continue
-        if one.name.startswith(PLUGIN_PREFIXES):
+        if one.name.startswith(PLUGIN_PREFIXES) or PLACEHOLDER.search(one.name):
             continue
         close = get_close_matches(one.name.replace("_", "-").lower(), sorted(names), n=1, cutoff=0.8)
         dashes = "--" if len(one.name) > 1 else "-"
@@ -369,8 +379,10 @@ def ignored_problems(
         names = _names(one.text)
         if one.reason == "double-hash" and (not names & _RESOURCES or names <= active):
             continue  # the usual way to switch a directive off
+        if one.reason == "space" and names <= active:
+            continue  # another one
         severity: ProblemSeverity = "warning"
-        if one.reason == "double-hash":
+        if one.reason == "double-hash" or (one.reason == "space" and not names & _RESOURCES):
             severity = "info"
         elif one.reason in ("after-command", "quote") and names & _RESOURCES:
             severity = "error"
@@ -385,6 +397,12 @@ def _names(text: str) -> set[str]:
     return {one.name for one in read_directives(f"#SBATCH {text}\n")[0]}
 
 
+def _marked(source: Source) -> Iterator[str]:
+    """The lines of directives, and the first line."""
+    lines = source.text.split("\n")
+    return (line for number, line in enumerate(lines) if not number or line.startswith("#SBATCH"))
+
+
 def script_problems(source: Source) -> Iterator[Problem]:
     """The reasons why sbatch refuses the whole file."""
     if source.text.startswith(BOM):
@@ -393,7 +411,7 @@ def script_problems(source: Source) -> Iterator[Problem]:
         )
         fix = "" if source.text.startswith(f"{BOM}#!") else "#!/bin/bash\n"
         yield Problem("invalid-config", message, Origin(source.path, Span(0, len(BOM))), "error", fix, True)
-    elif not source.text.startswith("#!"):
+    elif not source.text.startswith("#!") and not any(PLACEHOLDER.search(line) for line in _marked(source)):
         message = "sbatch refuses a script whose first line is not #! and an interpreter"
         yield Problem("invalid-config", message, Origin(source.path, Span(0, 0)), "error", "#!/bin/bash\n", True)
     at = source.text.find("\r\n")

@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from preflight.dialects.wandb.command import commands
+from preflight.documents.schema_errors import SchemaError
 from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, SweepSpace, kind_of, read_space
 from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import Call, Fact, Link, Problem, ProblemSeverity, Reading, Setting
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Origin, Route, Span, Value
+from preflight.vocabulary.words import plural
 
 NAME = "wandb"
 
@@ -114,6 +116,42 @@ def _numbers(document: YamlDocument) -> Iterator[tuple[Route, float]]:
                 yield route, float(text.replace("_", ""))
 
 
+def _read_as_text(
+    document: YamlDocument, top: Mapping[str, Value], numbers: Mapping[Route, float]
+) -> Iterator[Problem]:
+    """One problem for each way in which it matters that numbers are text for `wandb sweep`.
+
+    The client hands the text on as it stands, and W&B's server reads it again, as a number
+    (wandb/apis/public/sweeps.py, `_upsert_sweep`). The client itself refuses bounds of no one number type
+    (`_validate_config_and_fill_distribution`), and with `controller: {type: local}` it computes with the text.
+    """
+    controller = top.get("controller")
+    local = isinstance(controller, Mapping) and controller.get("type") == "local"
+    refused = [route for route in numbers if _needs_number(document, route)]
+    rest = [route for route in numbers if route not in refused]
+    ways: tuple[tuple[list[Route], ProblemSeverity, str], ...] = (
+        (refused, "error", "`wandb sweep` refuses bounds of which one is text and no `distribution` is given"),
+        (rest, "warning", "the local controller computes with the text"),
+        (rest, "info", "W&B's server reads it again, as a number"),
+    )
+    for routes, severity, what in ways:
+        if routes and (severity == "error" or local == (severity == "warning")):
+            texts = [str(document.value(route)) for route in routes]
+            also = tuple(
+                (document.origin(at), as_yaml_11(text)) for at, text in zip(routes[1:], texts[1:], strict=True)
+            )
+            more = f" (and {plural(len(also), 'number')} more)" if also else ""
+            said = f"{routes[0][1]}: {texts[0]}{more} is text in YAML 1.1: {what}; {as_yaml_11(texts[0])} is a number"
+            place, fix = document.origin(routes[0]), as_yaml_11(texts[0])
+            yield Problem("number-read-as-string", said, place, severity, fix=fix, safe=True, also=also)
+
+
+def _needs_number(document: YamlDocument, route: Route) -> bool:
+    """Whether it is a bound whose distribution follows from the types of the bounds."""
+    parameter = document.value(route[:-1])
+    return route[-1] in ("min", "max") and isinstance(parameter, Mapping) and "distribution" not in parameter
+
+
 def as_yaml_11(text: str) -> str:
     """The spelling of a number with an exponent in YAML 1.1: with a point, and with a sign in the exponent.
 
@@ -144,16 +182,7 @@ def _with_numbers(value: Value, numbers: Mapping[Route, float], route: Route) ->
 def _problems(
     document: YamlDocument, top: Mapping[str, Value], numbers: Mapping[Route, float], space: SweepSpace
 ) -> Iterator[Problem]:
-    for route in numbers:
-        text = str(document.value(route))
-        yield Problem(
-            "number-read-as-string",
-            f"{route[1]}: W&B reads {text} as text; write {as_yaml_11(text)} for a number in YAML 1.1",
-            document.origin(route),
-            "warning",
-            fix=as_yaml_11(text),
-            safe=True,
-        )
+    yield from _read_as_text(document, top, numbers)
     for note in document.problems:
         related = ((Origin(document.source.path, note.related), "the first is here"),) if note.related else ()
         severity: ProblemSeverity = "error" if note.kind == "several-documents" else "warning"
@@ -173,7 +202,12 @@ def _schema_problems(
     if isinstance(read_as, Mapping):
         for error in check_sweep(read_as):
             origin = document.key_origin(error.route) if error.key else _place(document, error.route)
-            yield Problem("invalid-config", error.message, origin)
+            yield Problem("invalid-config", error.message, origin, _severity(error))
+
+
+def _severity(error: SchemaError) -> ProblemSeverity:
+    """W&B takes a sweep with an unknown key at its top, warns, and does without the key."""
+    return "warning" if error.key is not None and error.meant is None and len(error.route) == 1 else "error"
 
 
 def _complaint(document: YamlDocument, complaint: Complaint) -> Problem:

@@ -30,13 +30,6 @@ class Metric(Strict):
     impute_while_running: Literal["latest", "best", "worst", "false"] = "false"
 
 
-class Scheduler(Strict):
-    engine: Literal["optuna", "ax", "wandb"]
-    source: str | None = None
-    optimizer: str | None = None
-    search_space: str | None = None
-
-
 class Hyperband(Strict):
     type: Literal["hyperband"]
     max_iter: int | None = None
@@ -52,22 +45,26 @@ class Controller(BaseModel):
 
 
 class Sweep(Strict):
+    """`scheduler` and `settings` are those of W&B Launch (`_launch_scheduler` and `sweep` of wandb/cli/cli.py), whose
+    keys depend on the scheduler's job. The client takes a null for a name as not set."""
+
     apiVersion: str = ""
     kind: Literal["sweep"] = "sweep"
     controller: Controller = Controller.model_construct()
-    description: str = ""
-    program: str = ""
-    job: str = ""
-    image_uri: str = ""
-    entity: str = ""
-    project: str = ""
-    method: Literal["bayes", "random", "grid", "custom"]
+    description: str | None = None
+    program: str | None = None
+    job: str | None = None
+    image_uri: str | None = None
+    entity: str | None = None
+    project: str | None = None
+    method: Literal["bayes", "random", "grid", "custom"] | None = None
     command: list[Anything] = []
-    name: str = ""
+    name: str | None = None
     run_cap: Annotated[int, Field(gt=0)] = 1
     metric: Metric | None = None
     metrics: Annotated[list[Metric], Field(min_length=2)] | None = None
-    scheduler: Scheduler | None = None
+    scheduler: dict[str, Anything] | None = None
+    settings: dict[str, Anything] | None = None
     early_terminate: Hyperband | None = None
     parameters: dict[str, Anything] = {}
 
@@ -166,6 +163,9 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 def check_sweep(sweep: Mapping[str, object]) -> Iterator[SchemaError]:
     """Every place where a sweep breaks the schema of W&B."""
     yield from check(Sweep, dict(sweep))
+    scheduler = sweep.get("scheduler")
+    if sweep.get("method") is None and not isinstance(scheduler, Mapping):
+        yield SchemaError((), "'method' is missing")  # with a scheduler, its job decides
     stop = sweep.get("early_terminate")
     if isinstance(stop, Mapping) and "min_iter" not in stop and not {"max_iter", "s"} <= stop.keys():
         yield SchemaError(("early_terminate",), "early_terminate: hyperband needs min_iter, or max_iter and s")
@@ -176,10 +176,8 @@ def check_sweep(sweep: Mapping[str, object]) -> Iterator[SchemaError]:
         if not parameters:
             yield SchemaError(("parameters",), "parameters: a sweep needs at least one parameter")
         yield from _check_parameters(parameters, ("parameters",))
-    elif "parameters" not in sweep:
-        scheduler = sweep.get("scheduler")
-        if not (isinstance(scheduler, Mapping) and "search_space" in scheduler):
-            yield SchemaError((), "'parameters' is missing")
+    elif "parameters" not in sweep and not (isinstance(scheduler, Mapping) and "search_space" in scheduler):
+        yield SchemaError((), "'parameters' is missing")
 
 
 def _check_parameters(parameters: Mapping[str, object], route: Route) -> Iterator[SchemaError]:

@@ -137,6 +137,18 @@ def fills_with_logits(device: DeviceEstimate) -> bool:
     return largest is not None and is_logits(largest.where, largest.product)
 
 
+LOGITS_SHARE = 0.25
+"""The share of a GPU that one tensor of logits may take: the loss makes up to three copies of it."""
+
+
+def logits_fill(device: DeviceEstimate) -> bool:
+    """Whether a single tensor of logits is the cause of a peak that does not fit."""
+    largest, capacity = device.largest_allocation, device.capacity
+    if largest is None or capacity is None or device.verdict != "exceeds":
+        return False
+    return is_logits(largest.where, largest.product) and largest.bytes >= LOGITS_SHARE * capacity
+
+
 def is_logits(where: str, product: str) -> bool:
     """Whether an allocation has one value per vocabulary entry for each token, as logits have and embeddings do not."""
     rows = "tokens" in product or "samples" in product or "length" in product

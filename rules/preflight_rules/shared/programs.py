@@ -59,6 +59,9 @@ for batch in loader:
     optimizer.step()
     optimizer.zero_grad()
 """
+DISTRIBUTED = TRAIN.replace("model = ", 'torch.distributed.init_process_group("nccl")\nmodel = ').replace(
+    "torch.nn.Linear(10, 10).cuda()", "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10).cuda())"
+)
 LOADER = (
     TRAIN.replace("import dataset", "import dataset, validation")
     .replace('parser.add_argument("--workers", type=int, default=4)\n', "")

@@ -160,6 +160,54 @@ def test_directives_without_effect() -> None:
     assert "#SBATCH --mem=64G" in [one.fix for one in found]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#SBATCH --nodes={nodes}",
+        "#SBATCH --nodes={{ nodes }}",
+        "#SBATCH -N <NODES>",
+        "#SBATCH --time=<run_time>",
+        "#SBATCH --mem=%d",
+        "#SBATCH --mem=@MEMORY@",
+        "#SBATCH --mem=YOUR_MEMORY",
+        "#SBATCH -p { partition }",
+        "#SBATCH --gres=gpu:{gpus}",
+    ],
+)
+def test_a_template_is_no_mistake(line: str) -> None:
+    text = f"{line}\n#SBATCH --cpus-per-task=4\nsrun python train.py\n"
+    directives, ignored = read_directives(text)
+    request, problems = read_request(Source("job.sbatch", text), directives)
+    assert problems == ()
+    assert ignored == ()
+    assert request.cpus_per_task == 4
+    assert not list(script_problems(Source("job.sbatch", text)))
+    assert all(isinstance(value, Unknown) for value in (request.memory, request.nodes) if value is not None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#   sbatch --array=0 run.sbatch",
+        "#       sbatch --time=24:00:00 --export=ALL scripts/train.slurm",
+        "# SBATCH --mem=4G\n#SBATCH --mem=8G",
+        "##SBATCH --job-name=x",
+    ],
+)
+def test_prose_and_directives_that_are_switched_off(line: str) -> None:
+    text = f"#!/bin/bash\n{line}\nsrun python train.py\n"
+    directives, ignored = read_directives(text)
+    assert list(ignored_problems(Source("job.sbatch", text), ignored, directives)) == []
+
+
+def test_a_directive_that_is_lost() -> None:
+    for line, severity in (("# SBATCH --mem=4G", "warning"), ("# SBATCH --job-name=x", "info")):
+        text = f"#!/bin/bash\n{line}\nsrun python train.py\n"
+        directives, ignored = read_directives(text)
+        [problem] = ignored_problems(Source("job.sbatch", text), ignored, directives)
+        assert problem.severity == severity
+
+
 def test_files_that_sbatch_refuses_whole() -> None:
     assert list(script_problems(Source("a.sbatch", "#!/bin/sh\n#SBATCH -N 1\n"))) == []
     assert len(list(script_problems(Source("a.sbatch", "#SBATCH -N 1\r\n")))) == 2

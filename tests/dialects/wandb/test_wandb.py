@@ -158,20 +158,54 @@ def test_an_exponent_without_a_point_is_text_to_wandb(tmp_path: Path) -> None:
     text = HEAD + "  lr: {min: 1e-5, max: 1E-1}\n  wd: {values: [1e-3, 0.1, '1e-4']}\n  n: {value: 2.5e6}\n"
     reading, source = read(tmp_path, text)
     found = [one for one in reading.problems if one.rule == "number-read-as-string"]
-    assert [place(source, one) for one in found] == [
-        (4, 13, "1e-5"),
-        (4, 24, "1E-1"),
-        (5, 17, "1e-3"),
-        (6, 14, "2.5e6"),
+    assert [(place(source, one), one.severity) for one in found] == [
+        ((4, 13, "1e-5"), "error"),
+        ((5, 17, "1e-3"), "info"),
+    ], "one for each way in which it matters"
+    assert [(one.fix, [text for _, text in one.also]) for one in found] == [
+        ("1.0e-5", ["1.0E-1"]),
+        ("1.0e-3", ["2.5e+6"]),
     ]
-    assert [one.fix for one in found] == ["1.0e-5", "1.0E-1", "1.0e-3", "2.5e+6"]
-    assert all(one.safe and one.severity == "warning" for one in found)
+    assert all(one.safe for one in found)
     lr, wd = domain(reading, "lr"), domain(reading, "wd")
     assert isinstance(lr, Range)
     assert isinstance(wd, Choices)
     assert (lr.low, lr.high, wd.values) == (1e-5, 0.1, (1e-3, 0.1, "1e-4"))
     assert [evaluate(one.expr) for one in reading.settings] == [2.5e6]
     assert len(reading.problems) == len(found), "and nothing else is wrong with it"
+
+
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        (HEAD + "  lr: {distribution: uniform, min: 9e-6, max: 1e-3}\n", "info"),
+        (HEAD + "  lr: {values: [1e-5, 1e-4, 1e-3]}\n", "info"),
+        (HEAD + "  lr: {values: [1e-5, 1e-4]}\ncontroller: {type: local}\n", "warning"),
+        (HEAD + "  lr: {min: 1e-5, max: 0.1}\n", "error"),
+    ],
+)
+def test_only_a_client_that_needs_the_number_is_disturbed(text: str, severity: str, tmp_path: Path) -> None:
+    assert [one.severity for one in read(tmp_path, text)[0].problems] == [severity]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + "  x: {value: 1}\nentity: null\nproject: null\nname: null\n",
+        "parameters:\n  x: {value: 1}\njob: a/b:1\nrun_cap: 5\nscheduler: {job: d:1, num_workers: 2}\n",
+        HEAD + "  x: {value: 1}\nscheduler: {num_workers: 8}\n",
+        HEAD + "  x: {distribution: log_uniform, min: -10, max: -1}\n",
+        HEAD + "  x: {distribution: log_uniform, min: 0, max: 1}\n",
+        HEAD + "  x: {distribution: q_log_uniform, min: 3, max: 6, q: 8}\n",
+    ],
+)
+def test_what_wandb_takes(text: str, tmp_path: Path) -> None:
+    assert read(tmp_path, text)[0].problems == ()
+
+
+def test_an_unknown_key_at_the_top_is_not_used(tmp_path: Path) -> None:
+    [problem] = read(tmp_path, HEAD + "  x: {value: 1}\ncount: 5\n")[0].problems
+    assert (problem.severity, problem.message) == ("warning", "unknown key 'count'")
 
 
 @given(st.from_regex(r"[-+]?([0-9]{1,6})(\.[0-9]{0,4})?[eE][-+]?[0-9]{1,3}", fullmatch=True))
