@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from preflight.program.adaptations import dtype_and_attention
@@ -36,7 +36,7 @@ _ASIDE = {"reward", "judge", "critic", "scorer", "metric", "evaluator"}
 @lru_cache(maxsize=1)
 def table() -> dict[str, Any]:
     """The shipped names."""
-    loaded: dict[str, Any] = json.loads(files("preflight.program").joinpath("models.json").read_text("utf-8"))
+    loaded: dict[str, Any] = json.loads(Path(__file__).with_name("models.json").read_bytes())
     return loaded
 
 
