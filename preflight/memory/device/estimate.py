@@ -28,9 +28,9 @@ from preflight.vocabulary.values import Cause, Unknown
 MAX_BATCH = 1 << 20
 REPLAYS = 4
 """Replays that the largest batch may cost."""
-CLEARLY = 1.25
-"""Tensors that need this many times the capacity do not fit, whatever a replay says: it adds what the allocator rounds
-and keeps, and takes nothing away."""
+CLEARLY = 1.1
+"""Tensors whose interval ends at this many times the capacity do not fit, whatever a replay says: it adds what the
+allocator rounds and keeps, and takes nothing away."""
 UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30))
 """CUDA context and libraries of one process on a GPU that is not stated: range and median of 45 single-process
 out-of-memory messages (docs/accuracy.md, "context")."""
@@ -80,7 +80,7 @@ def may_fit(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> bool | None:
     trials = job.parallel.trials_per_gpu or 1
     try:
         tensors = requested_peak(prepared, phases_beside(prepared))
-        if trials * (tensors + context.expected) > CLEARLY * capacity:
+        if trials * (tensors * (1 + intervals.RESERVED[1]) + context.high) > CLEARLY * capacity:
             return False
         return True if not prepared.compiled and _bounds(prepared)[1] <= capacity else None
     except NotRegular:
