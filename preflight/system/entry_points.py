@@ -67,11 +67,11 @@ def _scan(folders: tuple[str, ...]) -> tuple[tuple[str, AddedEntry], ...]:
 
 
 def _texts(folder: str) -> Iterator[bytes]:
-    """The texts of the entry points of the distributions in a folder. What only importlib.metadata can read, as an
-    archive, is given as one that has a group of preflight's."""
+    """The texts of the entry points of the distributions in a folder. One that cannot be read is given as one that has
+    a group of preflight's: importlib.metadata says what is wrong."""
     try:
         names = os.listdir(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     except OSError:
         yield b"[preflight."
