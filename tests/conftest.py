@@ -29,7 +29,7 @@ os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; wo
 def old_objects_are_not_searched() -> None:
     """What tests before have made (torch, laws, documents) lives to the end. Every trace collects garbage first, which
     took nine tenths of its time when it searched through all of that."""
-    gc.set_threshold(100_000, 20, 20)  # as the command line has it
+    gc.set_threshold(250_000, 20, 20)  # as the command line has it
     gc.freeze()
 
 

@@ -98,7 +98,7 @@ def families(runs: int) -> list[Row]:
 
 def own_models() -> list[Row]:
     """Models that no law ships for, once the tracer has imported its libraries."""
-    from preflight.memory.device import laws_of_job
+    from preflight.memory.device import laws_of_job, traced_laws
     from preflight.memory.device.fit import subprocess as tracing
     from preflight.memory.device.law.law import Laws
     from preflight.memory.device.law.workload import Resolved
@@ -112,7 +112,7 @@ def own_models() -> list[Row]:
     cases = [("", small, 1, 64), *((f"{name}, batch {batch}, length {length}", config, batch, length)
              for name, config in SIZES.items() for batch, length in ((1, 512), (64, 32768)))]  # fmt: skip
     for name, config, batch, length in cases:
-        laws_of_job.TRACED.clear()
+        traced_laws.TRACED.clear()
         job = build({**OWN, "model.config": config, "train.batch_size": batch, "train.seq_len": length})
         asked = resolve(job)
         assert isinstance(asked, Resolved), asked

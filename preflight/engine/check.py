@@ -246,6 +246,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
         target.cluster,
         target.node,
         tracing=asked.tracing,
+        may_fit=estimator.may_fit,
     )
     return result, case
 

@@ -31,6 +31,7 @@ class Estimator:
     tracing: Tracing = TRACE
     _full: dict[str, Estimates] = field(default_factory=dict)
     _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+    _may_fit: dict[str, bool | None] = field(default_factory=dict)
 
     def full(self, job: Job) -> Estimates:
         """The estimate at full depth."""
@@ -54,6 +55,16 @@ class Estimator:
             unknown_fields(job, device, host),
             reasons,
         )
+
+    def may_fit(self, job: Job) -> bool | None:
+        """Whether the GPU holds a job, without a replay: False is certain, True is likely, None is not known."""
+        from preflight.memory.device import may_fit
+
+        key = identity(job)
+        if key not in self._may_fit:
+            self.tracing.progress.check()
+            self._may_fit[key] = may_fit(job, self.gpu, self.tracing)
+        return self._may_fit[key]
 
     def device_bound(self, job: Job) -> tuple[int, int] | None:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""

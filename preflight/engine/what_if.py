@@ -124,4 +124,5 @@ def _smallest(job: Job) -> dict[str, object]:
     """One short sample, never evaluated: nothing is at the peak but the states and what the optimizer step needs."""
     short = {"train.seq_len": min(job.train.seq_len, SHORT)} if job.train.seq_len is not None else {}
     silent = {"validation.batch_size": None, "validation.samples": None, "validation.accumulates_logits": False}
-    return {"train.batch_size": 1, **short, **silent}
+    alone = {"train.sequences": None}  # what batches of other lengths leave behind is no state
+    return {"train.batch_size": 1, **short, **silent, **alone}

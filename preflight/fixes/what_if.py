@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -132,9 +133,22 @@ def _follow(derived: Const, old: Const, new: Const) -> Const:
     return derived
 
 
-def largest(values: Sequence[T], good: Callable[[T], bool]) -> T | None:
-    """The largest good one of ascending `values`, None if there is none. All good values come before the others."""
+def largest(
+    values: Sequence[T], good: Callable[[T], bool], likely: Callable[[T], bool | None] | None = None
+) -> T | None:
+    """The largest good one of ascending `values`, None if there is none. All good values come before the others.
+
+    `likely` tells quickly where the good values may end; there the search begins.
+    """
     low, high = 0, len(values)
+    if likely is not None:
+        start = bisect_left(values, True, key=lambda value: not likely(value))
+        if start and not good(values[start - 1]):
+            high = start - 1
+        elif start < high and not good(values[start]):
+            low = high = start
+        else:
+            low = min(start + 1, high)
     while low < high:
         middle = (low + high) // 2
         if good(values[middle]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TypedDict
 
 from preflight.program.arguments import Arguments
@@ -74,8 +74,6 @@ class TrainingScript(TypedDict, total=False):
 @lru_cache(maxsize=1)
 def scripts() -> Mapping[str, TrainingScript]:
     """Every script by its name."""
-    known: dict[str, TrainingScript] = json.loads(
-        files("preflight.frameworks").joinpath("diffusers.json").read_text("utf-8")
-    )
+    known: dict[str, TrainingScript] = json.loads(Path(__file__).with_name("diffusers.json").read_bytes())
     del known["comment"]
     return known

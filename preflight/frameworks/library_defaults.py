@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from preflight.program.arguments import Arguments
@@ -40,7 +40,7 @@ ANY = Use()
 @lru_cache(maxsize=1)
 def table() -> dict[str, Any]:
     """The shipped data on transformers and TRL."""
-    loaded: dict[str, Any] = json.loads(files("preflight.frameworks").joinpath("transformers.json").read_text("utf-8"))
+    loaded: dict[str, Any] = json.loads(Path(__file__).with_name("transformers.json").read_bytes())
     return loaded
 
 

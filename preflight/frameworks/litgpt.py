@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TypedDict
 
 from preflight.program.arguments import Arguments
@@ -98,7 +98,7 @@ class LitGptTable(TypedDict):
 @lru_cache(maxsize=1)
 def table() -> LitGptTable:
     """The shipped names."""
-    loaded: LitGptTable = json.loads(files("preflight.frameworks").joinpath("recipes.json").read_text("utf-8"))
+    loaded: LitGptTable = json.loads(Path(__file__).with_name("recipes.json").read_bytes())
     return loaded
 
 

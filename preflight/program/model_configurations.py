@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from preflight.program.bindings import bind, constant, is_unknown, under
@@ -31,7 +31,7 @@ FEW_TOKENS = 256
 @lru_cache(maxsize=1)
 def table() -> dict[str, Any]:
     """The shipped names."""
-    loaded: dict[str, Any] = json.loads(files("preflight.program").joinpath("models.json").read_text("utf-8"))
+    loaded: dict[str, Any] = json.loads(Path(__file__).with_name("models.json").read_bytes())
     return loaded
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TypedDict
 
 from preflight.vocabulary.reading import Binding, Rank
@@ -37,7 +37,7 @@ class _Table(TypedDict):
 @lru_cache(maxsize=1)
 def _table() -> tuple[_Table, dict[str, str], dict[str, str]]:
     """The table, and its two inverse maps: spelling -> field, spelling -> key of a model's configuration."""
-    table: _Table = json.loads(files("preflight.program").joinpath("aliases.json").read_text("utf-8"))
+    table: _Table = json.loads(Path(__file__).with_name("aliases.json").read_bytes())
     spellings = {name: field for field, names in table["fields"].items() for name in names}
     dimensions = {name: key for key, names in table["dimensions"].items() for name in names}
     return table, spellings, dimensions

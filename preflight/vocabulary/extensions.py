@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from functools import reduce
 from importlib import import_module
-from importlib.resources import files
 from typing import TypeVar
 
 from preflight.system import entry_points, observed
@@ -47,6 +46,8 @@ def resource(one: AddedEntry) -> str:
 
 
 def _file(package: str, name: str) -> str:
+    from importlib.resources import files
+
     found = files(package).joinpath(name)
     if isinstance(found, os.PathLike):
         observed.depends_on(found)

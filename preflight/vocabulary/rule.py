@@ -80,6 +80,9 @@ class Case(Generic[O_co]):
     """Launches of the same script that run at the same time."""
     tracing: Tracing = SHIPPED_ONLY
     """Whether models that no shipped law knows may be traced."""
+    may_fit: Callable[[Job], bool | None] = lambda job: None
+    """Whether the GPU holds any other Job, without a full estimate: False is certain, True is likely, None is not
+    known."""
 
     @property
     def worst(self) -> Point:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args, get_origin
 
 from preflight.vocabulary import optimizer
@@ -281,7 +281,7 @@ class _Tables(TypedDict):
     attention: dict[str, str]
 
 
-_DATA: _Tables = json.loads(files("preflight.vocabulary").joinpath("spellings.json").read_text("utf-8"))
+_DATA: _Tables = json.loads(Path(__file__).with_name("spellings.json").read_bytes())
 
 
 class _Optimizers(Mapping[str, str]):

@@ -261,7 +261,7 @@ def test_what_is_said_while_a_check_works(three: Path) -> None:
 
 
 def test_a_trace_gets_the_time_that_is_left_and_its_end_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    from preflight.memory.device import laws_of_job
+    from preflight.memory.device import laws_of_job, traced_laws
     from preflight.memory.device.fit.subprocess import TraceError
     from preflight.memory.device.resolve import resolve
     from preflight.vocabulary.caches import BoundedCache
@@ -276,22 +276,22 @@ def test_a_trace_gets_the_time_that_is_left_and_its_end_is_no_result(monkeypatch
         clock.now += seconds
         raise TraceError("the trace took too long")
 
-    monkeypatch.setattr(laws_of_job, "request_traces", killed)
-    monkeypatch.setattr(laws_of_job, "TRACED", BoundedCache(4))
-    monkeypatch.setattr(laws_of_job, "can_trace", lambda tracing: True)
+    monkeypatch.setattr(traced_laws, "request_traces", killed)
+    monkeypatch.setattr(traced_laws, "TRACED", BoundedCache(4))
+    monkeypatch.setattr(traced_laws, "can_trace", lambda tracing: True)
     job = {"model.target": "timm:resnet18", "task": "image-classification", "train.image_size": 61}
     resolved = resolve(build({**job, "train.batch_size": 3}))
     assert not isinstance(resolved, Unknown)
     with pytest.raises(TimeOver):
         laws_of_job.laws_for(resolved, "train", replace(TRACE, progress=clock.progress()))
-    assert (given, clock.said, len(laws_of_job.TRACED)) == ([30.0], ["tracing timm:resnet18"], 0)
+    assert (given, clock.said, len(traced_laws.TRACED)) == ([30.0], ["tracing timm:resnet18"], 0)
     with pytest.raises(TimeOver):  # before a process is asked
         laws_of_job.laws_for(resolved, "train", replace(TRACE, progress=Progress(deadline=Deadline(30, -1, clock))))
     assert given == [30.0]
     found = laws_of_job.laws_for(resolved, "train", replace(TRACE, progress=clock.progress(600)))
     assert isinstance(found, Unknown)
     assert found.cause is Cause.cannot_trace
-    assert given == [30.0, laws_of_job.TIME_LIMIT_S]
+    assert given == [30.0, traced_laws.TIME_LIMIT_S]
 
 
 def test_studies_are_found_without_a_limit(three: Path) -> None:

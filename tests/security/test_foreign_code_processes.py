@@ -39,7 +39,7 @@ def test_nothing_else_starts_a_process() -> None:
 
 def test_what_runs_before_the_path_is_clean_imports_nothing() -> None:
     allowed = {
-        "__main__.py": {"sys", "preflight.system", "preflight.cli", "importlib"},  # the last two when it is clean
+        "__main__.py": {"gc", "sys", "preflight.system", "preflight.cli", "importlib"},  # the last two when it is clean
         "system/import_path.py": {"os", "sys"},
         "system/__init__.py": set(),
         "__init__.py": set(),
@@ -49,6 +49,7 @@ def test_what_runs_before_the_path_is_clean_imports_nothing() -> None:
         found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         found |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
         assert found <= modules
+    assert {"gc", "sys"} <= set(sys.builtin_module_names)  # no file of that name is ever imported
 
 
 @pytest.fixture

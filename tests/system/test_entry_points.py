@@ -234,3 +234,43 @@ def test_a_kind_of_model_is_asked_before_those_that_take_any(add: Add) -> None:
 
 def test_our_own_gpus_pass_the_check_of_others() -> None:
     GpuFile.model_validate_json((ROOT / "preflight" / "machines" / "gpus.json").read_text(encoding="utf-8"))
+
+
+# --- what is read, and by whom ----------------------------------------------------------------------------------------
+
+OUR_TEXT = "[console_scripts]\npreflight = preflight.__main__:main\n\n[preflight.rules]\npreflight = preflight_rules\n"
+"""As an installer writes it for preflight's own distribution (pyproject.toml)."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Path]:
+    """A folder with preflight's own distribution and one that has nothing for it."""
+    install(tmp_path, "preflight-lint", {})
+    (tmp_path / "preflight_lint-1.0.0.dist-info" / "entry_points.txt").write_text(OUR_TEXT)
+    install(tmp_path, "other", {"console_scripts": {"x": "y:z"}})
+    forget()
+    yield tmp_path
+    forget()
+
+
+def test_our_own_rules_alone_need_no_library(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tuple(one for one in entry_points._by_library((str(site),)) if one[0] == entry_points.RULES)
+    assert asked == ((entry_points.RULES, entry_points.OWN),)
+    monkeypatch.setattr(entry_points, "_by_library", None)
+    assert entry_points._scan((str(site), str(site / "missing"))) == asked
+    assert entry_points._scan((str(site / "other-1.0.0.dist-info"),)) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{OUR_TEXT}more = house_rules\n", OUR_TEXT.replace("preflight_rules", "house_rules"), "[preflight.rules]\nx\n",
+        f"{OUR_TEXT}\n[preflight.dialects]\nx = house\n", "  [ preflight.rules ]\nx = house\n",
+    ],
+)  # fmt: skip
+def test_what_adds_something_is_read_by_the_library(site: Path, text: str) -> None:
+    install(site, "house", {})
+    (site / "house-1.0.0.dist-info" / "entry_points.txt").write_text(text)
+    found = entry_points._scan((str(site),))
+    assert found == entry_points._by_library((str(site),))
+    assert any(one.distribution == "house" for _, one in found)

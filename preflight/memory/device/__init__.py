@@ -6,7 +6,7 @@ allocator gives allocated and reserved; context and libraries on top give what n
 
 from __future__ import annotations
 
-from preflight.memory.device.estimate import bound, estimate
+from preflight.memory.device.estimate import bound, estimate, may_fit
 from preflight.memory.device.law.catalogue import model_types
 
-__all__ = ["bound", "estimate", "model_types"]
+__all__ = ["bound", "estimate", "may_fit", "model_types"]

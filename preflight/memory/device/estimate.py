@@ -8,7 +8,7 @@ from functools import partial
 
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower_bound import lower_bound
-from preflight.memory.device.open_settings import at_least, fullest, over_candidates
+from preflight.memory.device.open_settings import at_least, fullest, has_few_values, over_candidates
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.phases import note_on_images, phases_beside
 from preflight.memory.device.prepare import prepare
@@ -28,6 +28,9 @@ from preflight.vocabulary.values import Cause, Unknown
 MAX_BATCH = 1 << 20
 REPLAYS = 4
 """Replays that the largest batch may cost."""
+CLEARLY = 1.1
+"""Tensors whose interval ends at this many times the capacity do not fit, whatever a replay says: it adds what the
+allocator rounds and keeps, and takes nothing away."""
 UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30))
 """CUDA context and libraries of one process on a GPU that is not stated: range and median of 45 single-process
 out-of-memory messages (docs/accuracy.md, "context")."""
@@ -63,6 +66,25 @@ def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing)
     if space[0] is None or (not isinstance(states, Unknown) and states.verdict == "exceeds"):
         return states
     return at_least(job, found, lambda one: estimate(one, gpu, tracing)) or states
+
+
+def may_fit(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> bool | None:
+    """Whether the verdict of `estimate` will be "fits", told without a replay: False is certain, True is likely, None
+    is not known."""
+    prepared = prepare(job, gpu, True, tracing)
+    if isinstance(prepared, Unknown):  # a lower bound never says that a job fits
+        return None if has_few_values(prepared) else False
+    capacity, context = _room(prepared)
+    if capacity is None:
+        return False
+    trials = job.parallel.trials_per_gpu or 1
+    try:
+        tensors = requested_peak(prepared, phases_beside(prepared))
+        if trials * (tensors * (1 + intervals.RESERVED[1]) + context.high) > CLEARLY * capacity:
+            return False
+        return True if not prepared.compiled and _bounds(prepared)[1] <= capacity else None
+    except NotRegular:
+        return False
 
 
 def _full(prepared: PreparedJob) -> DeviceEstimate:

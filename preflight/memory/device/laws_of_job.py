@@ -6,18 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from preflight.memory.device.fit import cache
-from preflight.memory.device.fit.few_traces import make_of
-from preflight.memory.device.fit.make import CannotMake
-from preflight.memory.device.fit.subprocess import TIME_LIMIT_S, TraceError, can_trace, request_traces
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Laws
-from preflight.memory.device.law.made import MadeLaw
-from preflight.memory.device.law.tape import NotRegular, without_workspaces
 from preflight.memory.device.law.workload import Resolved
-from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, brief
@@ -44,11 +36,7 @@ def _prepared(key: store.LawKey, channels_last: bool) -> Laws | None:
         made = store.load(key)
     except store.StaleLaw:
         return None  # as if it were not there: it is traced where torch is
-    return None if made is None else Laws.of(_ordered(made, channels_last), True, store.made_by(key.family))
-
-
-def _ordered(made: MadeLaw, channels_last: bool) -> MadeLaw:
-    return replace(made, tape=without_workspaces(made.tape)) if channels_last else made
+    return None if made is None else Laws.of(made.laid_out(channels_last), True, store.made_by(key.family))
 
 
 def _stated(path: Path, key: store.LawKey, tracing: Tracing) -> Laws | Unknown:
@@ -77,10 +65,6 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
     return Laws.of(made, False)
 
 
-TRACED: BoundedCache[Laws | Unknown] = BoundedCache(256)
-"""Laws that were traced in this process, by interpreter and request."""
-
-
 def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | Unknown:
     """The law of a job's step ("train", "eval", "generate"), or why there is none and how to get it."""
     key = store.key_of(resolved, kind)
@@ -95,7 +79,9 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
     foreign = resolved.workload.foreign
     if foreign is not None and not tracing.trusted:
         return Unknown(f"{what}; {foreign} is not a model of timm or torchvision", Cause.no_law)
-    if not can_trace(tracing):
+    from preflight.memory.device import traced_laws
+
+    if not traced_laws.can_trace(tracing):
         other = _nearest_shipped(resolved, kind)
         if other is not None:
             return other
@@ -105,19 +91,7 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
             f"{what}; with torch installed it is traced: pip install 'preflight-lint[trace]', or set `interpreter`",
             Cause.cannot_trace,
         )
-    if resolved.family is not None:  # one law for all models of a family
-        name = f"{key.family} {key.text}"
-    else:
-        name = repr((resolved.workload.wire(), resolved.setup.wire(), kind, resolved.fixed))
-
-    def traced_law() -> Laws | Unknown:
-        try:
-            made, versions = _kept_or_traced(name, key, resolved, kind, tracing)
-        except (TraceError, CannotMake, NotRegular) as error:
-            return Unknown(f"{what}, and tracing failed: {error}", Cause.cannot_trace)
-        return Laws.of(_ordered(made, channels_last), False, versions)
-
-    return TRACED.get(None, (tracing.interpreter, name), traced_law)
+    return traced_laws.law_of(key, resolved, kind, tracing, what)
 
 
 def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
@@ -140,37 +114,6 @@ def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
     if found is None:
         return None
     return replace(found, instead="; ".join(notes), unsure=lambda dims: sum(each(dims) for each in unsure))
-
-
-def _kept_or_traced(
-    asked: str, key: store.LawKey, resolved: Resolved, kind: str, tracing: Tracing
-) -> tuple[MadeLaw, Mapping[str, str]]:
-    """The law, from an earlier trace of the same request if there is one, and the versions of the traced libraries."""
-    if resolved.workload.foreign is not None:
-        return _trace(resolved, kind, tracing)  # code of the user's changes without a version
-    found = cache.read(asked, key, tracing.interpreter)
-    if found is None:
-        found = _trace(resolved, kind, tracing)
-        cache.write(asked, key, tracing.interpreter, *found)
-    return found
-
-
-def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[MadeLaw, dict[str, str]]:
-    """The law, and the versions of the traced libraries."""
-    versions: dict[str, str] = {}
-
-    def run(traces: Any) -> list[dict[str, Any]]:
-        progress = tracing.progress
-        try:
-            with progress.shown(f"tracing {resolved.name}"):
-                replies, found = request_traces(traces, tracing.interpreter, progress.seconds(TIME_LIMIT_S))
-        except TraceError:
-            progress.check()  # a trace that was ended at the limit says nothing about the model
-            raise
-        versions.update(found)
-        return replies
-
-    return make_of(resolved, kind, run), versions
 
 
 def compiled_laws(job: Job, resolved: Resolved, tracing: Tracing) -> Laws | None:

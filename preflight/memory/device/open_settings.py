@@ -34,7 +34,7 @@ Way: TypeAlias = "tuple[Mapping[str, object], DeviceEstimate]"
 def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | Unknown:
     """An estimate that holds for every value of the settings that `reason` names; else `reason`, with the values that
     would fit."""
-    ways = list(_ways(job, estimate)) if _settable(reason) else []
+    ways = list(_ways(job, estimate)) if has_few_values(reason) else []
     if not ways:
         return reason
     verdicts = {found.verdict for _, found in ways}
@@ -63,7 +63,7 @@ def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate 
     return replace(found, lower_bound=True, find_largest_batch=lambda: None, notes=(*found.notes, note))
 
 
-def _settable(reason: Unknown) -> bool:
+def has_few_values(reason: Unknown) -> bool:
     """Whether only settings with few values are missing."""
     return bool(reason.fields) and set(reason.fields) <= {f"train.{name}" for name in CANDIDATES}
 

@@ -128,7 +128,7 @@ def _answer(call: Invocation) -> Plain:
 
 def _checked(question: Question) -> Plain:
     """The check by the engine of `preflight check`. Only the child process imports it."""
-    gc.set_threshold(100_000, 20, 20)  # as in preflight.cli: nearly all that a check makes lives to its end
+    gc.set_threshold(250_000, 20, 20)  # as in preflight.__main__: nearly all that a check makes lives to its end
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if not question.in_shell:
         return unchecked()

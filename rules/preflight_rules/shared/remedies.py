@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from preflight.api import (
     Case,
@@ -39,8 +39,16 @@ Changes = Mapping[str, object]
 
 def fits(case: Case, changes: Changes) -> bool:
     """Whether the whole interval of the device estimate is below the capacity after `changes`."""
-    device = case.estimate(changed(case, changes)).device
+    job = changed(case, changes)
+    if case.may_fit(job) is False:
+        return False
+    device = case.estimate(job).device
     return device is not None and device.verdict == "fits"
+
+
+def largest_that_fits(case: Case, values: Sequence[int], changes: Callable[[int], Changes]) -> int | None:
+    """The largest of ascending `values` with whose changes the job fits."""
+    return largest(values, lambda n: fits(case, changes(n)), lambda n: case.may_fit(changed(case, changes(n))))
 
 
 LARGEST_TOTAL = 10**10
@@ -171,14 +179,14 @@ def smaller_batch(case: Case, base: Changes) -> Iterator[Proposal]:
     accumulates = settable(case, "train.grad_accum") or case.fact("accumulation_supported") is True
     words = f"batch {batch} -> "
     if accumulates:
-        size = largest([n for n in divisors(total) if n < batch], lambda n: fits(case, same_run(n)))
+        size = largest_that_fits(case, [n for n in divisors(total) if n < batch], same_run)
         hazard = accumulation_hazard(case)
         if size is not None:
             title = f"{words}{size}, accumulation {accumulation} -> {total // size}: the effective batch stays {total}"
             safety = Safety.unsafe if hazard else Safety.safe
             yield Proposal(_with_base(title, base), changes_of(same_run(size)), safety, hazard)
             return
-    size = largest(usual_batches(batch), lambda n: fits(case, {**base, "train.batch_size": n}))
+    size = largest_that_fits(case, usual_batches(batch), lambda n: {**base, "train.batch_size": n})
     if size is not None:
         reason = f"the effective batch falls from {total} to {size * accumulation}"
         changes = {**base, "train.batch_size": size}
@@ -198,7 +206,7 @@ def _nominal_batch(case: Case, base: Changes, batch: int, nominal: int) -> Itera
     """A smaller batch for a framework that accumulates to its nominal batch. The run stays the same if it divides that
     batch and no layer has batch statistics."""
     sizes = [n for n in divisors(nominal) if n < batch]
-    size = largest(sizes, lambda n: fits(case, {**base, "train.batch_size": n}))
+    size = largest_that_fits(case, sizes, lambda n: {**base, "train.batch_size": n})
     if size is not None:
         title = f"batch {batch} -> {size}: the framework accumulates to {nominal} by itself"
         changes = {**base, "train.batch_size": size}
@@ -217,7 +225,7 @@ def _other_runs(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
     train = case.job.train
     if batch and train.seq_len is not None and written(case, "train.seq_len"):
         lengths = range(LENGTH_STEP, train.seq_len, LENGTH_STEP)
-        found = largest(lengths, lambda n: fits(case, {**base, "train.seq_len": n}))
+        found = largest_that_fits(case, lengths, lambda n: {**base, "train.seq_len": n})
         if found is not None:
             changes: dict[str, object] = {**base, "train.seq_len": found}
             title = f"length {train.seq_len} -> {found}"

@@ -13,9 +13,9 @@ from itertools import chain
 from typing import Any
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.fit.make import PROBE_LAYERS, CannotMake, basis_of, fold, make, probe, request, verify
+from preflight.memory.device.fit.make import CannotMake, basis_of, fold, make, probe, request, verify
 from preflight.memory.device.fit.primes import MonomialReader
-from preflight.memory.device.law.made import MadeLaw, Runner
+from preflight.memory.device.law.made import PROBE_LAYERS, MadeLaw, Runner
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Size, evaluate, with_derived
 from preflight.memory.device.law.tape import NotRegular, Tape

@@ -12,8 +12,8 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
-from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
-from preflight.memory.device.law.made import Depth, MadeLaw, Runner, TraceRequest
+from preflight.memory.device.fit.make import CannotMake, fold, verify
+from preflight.memory.device.law.made import CHECK_LAYERS, PROBE_LAYERS, Depth, MadeLaw, Runner, TraceRequest
 from preflight.memory.device.law.sizes import Monomial, Size, evaluate, number
 from preflight.memory.device.law.workload import Resolved
 

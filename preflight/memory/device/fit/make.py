@@ -15,13 +15,19 @@ from preflight.memory.device.families import Family
 from preflight.memory.device.fit.primes import PRIMES, Basis, MonomialReader, ProbePoint, patch_sides
 from preflight.memory.device.law import layers
 from preflight.memory.device.law.expand import expand
-from preflight.memory.device.law.made import MadeLaw, ParameterRow, Parameters, Runner, TraceRequest
+from preflight.memory.device.law.made import (
+    CHECK_LAYERS,
+    PROBE_LAYERS,
+    MadeLaw,
+    ParameterRow,
+    Parameters,
+    Runner,
+    TraceRequest,
+)
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Monomial, Size, number
 from preflight.memory.device.law.tape import NotRegular, build
 
-PROBE_LAYERS = 6
-CHECK_LAYERS = 8
 FEWEST_PROBES, MOST_PROBES = 2, 4
 """With two, a sum of two terms can agree by accident; the check then fails, and another probe is added."""
 

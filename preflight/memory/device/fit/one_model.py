@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
+from preflight.memory.device.fit.make import CannotMake, fold, verify
 from preflight.memory.device.fit.polynomial import PolynomialReader, points
-from preflight.memory.device.law.made import MadeLaw, Runner, TraceRequest
+from preflight.memory.device.law.made import CHECK_LAYERS, FREE, PROBE_LAYERS, MadeLaw, Runner, TraceRequest, depth_key
 from preflight.memory.device.law.setup import Setup
-
-DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-
-
-FREE = ("b", "s", "t")
-"""Lengths that the tape of a model which is traced when it is asked for is a function of."""
 
 
 def make_at(
@@ -43,15 +37,6 @@ def make_at(
         except CannotMake:
             continue
     return _make(model, kind, setup, lengths, run, free, last_depth, last_warm)
-
-
-def depth_key(model: Mapping[str, Any]) -> str | None:
-    """The config key that counts a model's layers, where it has more of them than a probe. None for a model that is
-    traced `whole`, because what is asked for names layers by their number."""
-    if model.get("whole"):
-        return None
-    config = model.get("config") or {}
-    return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
 
 
 def _make(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Size, evaluate
-from preflight.memory.device.law.tape import Tape
+from preflight.memory.device.law.tape import Tape, without_workspaces
 
 Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
 """Runs the requested traces, and returns the tracer's replies."""
@@ -16,6 +16,22 @@ ParameterRow: TypeAlias = "tuple[Size, float, bool]"
 """Elements, bytes per element, trainable: of one parameter, as formulas."""
 Weight: TypeAlias = "tuple[int, float, bool]"
 """The same at dimensions. A fraction of a byte per element where weights are quantised."""
+
+FREE = ("b", "s", "t")
+"""Lengths that the tape of a model which is traced when it is asked for is a function of."""
+PROBE_LAYERS = 6
+CHECK_LAYERS = 8
+"""Layers of the traces that a law is made of, and of the one that it is checked against."""
+DEPTH_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+
+def depth_key(model: Mapping[str, Any]) -> str | None:
+    """The config key that counts a model's layers, where it has more of them than a probe. None for a model that is
+    traced `whole`, because what is asked for names layers by their number."""
+    if model.get("whole"):
+        return None
+    config = model.get("config") or {}
+    return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
 
 
 @dataclass(frozen=True)
@@ -46,6 +62,10 @@ class MadeLaw:
 
     tape: Tape
     parameters: Parameters
+
+    def laid_out(self, channels_last: bool) -> MadeLaw:
+        """The law with images in the layout of a job: with channels last, convolutions need no workspaces."""
+        return replace(self, tape=without_workspaces(self.tape)) if channels_last else self
 
 
 @dataclass(frozen=True)

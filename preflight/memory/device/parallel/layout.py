@@ -45,6 +45,11 @@ class ShardLayout:
     whole."""
 
     @property
+    def alone(self) -> bool:
+        """Whether a rank runs the step as if there were no others."""
+        return self.scheme == "none" and self.tensor * self.pipeline == 1
+
+    @property
     def sharded(self) -> bool:
         """Whether a rank keeps less than the whole model's states."""
         return self.scheme.startswith(("fsdp", "zero")) or self.tensor > 1 or self.pipeline > 1

@@ -30,10 +30,11 @@ class VaryingLengths(Effect):
 
     def reserved(self, prepared: PreparedJob, found: Interval, again: Again) -> Interval:
         batches = earlier(prepared.job, prepared.dims)
-        if not batches or again.room is None:
-            return found
+        dynamic = prepared.job.train.sequences == "dynamic"
+        if not batches or again.room is None or again.room <= (found.expected if dynamic else found.high):
+            return found  # a full GPU keeps nothing of the batches before
         varied = again.reserved(prepared, batches).expected
-        return interval(found, varied, again.room, prepared.job.train.sequences == "dynamic")
+        return interval(found, varied, again.room, dynamic)
 
 
 def earlier(job: Job, dims: Mapping[str, int]) -> tuple[dict[str, int], ...]:

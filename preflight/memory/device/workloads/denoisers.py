@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from preflight.memory.device.fit.make import CHECK_LAYERS
 from preflight.memory.device.law.adapters import CONTROLNET, Adapters
-from preflight.memory.device.law.made import Depth, Weight
+from preflight.memory.device.law.made import CHECK_LAYERS, Depth, Weight
 from preflight.memory.device.law.setup import Setup, with_kernel
 from preflight.memory.device.law.workload import Config, ExtraPhase, Resolved, WorkloadRequest
 from preflight.memory.device.workloads import generated_images

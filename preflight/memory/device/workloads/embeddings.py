@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from preflight.memory.device.fit import pairwise_loss
-from preflight.memory.device.fit.make import PROBE_LAYERS
-from preflight.memory.device.law.made import Depth, MadeLaw, Runner
+from preflight.memory.device.law.made import PROBE_LAYERS, Depth, MadeLaw, Runner
 from preflight.memory.device.law.setup import with_kernel
 from preflight.memory.device.law.workload import Resolved, WorkloadRequest
 from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
@@ -107,6 +105,8 @@ class Embedder(OwnStep):
         return ("b", "s")
 
     def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
+        from preflight.memory.device.fit import pairwise_loss
+
         return pairwise_loss.make_texts(resolved, kind, run, self.mini)
 
     def alternatives(self, job: Job, resolved: Resolved) -> Iterator[Job]:

@@ -10,12 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from preflight.memory.device.fit.one_model import make_at
-from preflight.memory.device.fit.subprocess import can_trace
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.store import image_path
 from preflight.memory.device.law.workload import Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads.own_step import begin, without_mask
+from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown
 
 SIZES = Path(__file__).with_name("image_sizes.json")
@@ -62,7 +61,7 @@ class ImageModel(Workload):
         image = train.image_size or int(asked.config.get("image_size", usual_size(target)))
         kwargs = {k: v for k, v in (asked.job.model.kwargs or {}).items() if k not in VALUES_ONLY}
         # The user's setting is used if it can be traced; shipped laws are of scaled_dot_product_attention.
-        written_out = train.attention in ("eager", "math") and can_trace(asked.tracing)
+        written_out = train.attention in ("eager", "math") and _can_trace(asked.tracing)
         attention = "math" if written_out else "sdpa"
         setup = replace(without_mask(setup), attention=attention, channels_last=bool(train.channels_last))
         lengths = {"b": train.batch_size or 1, "i": image}
@@ -98,6 +97,8 @@ class ImageModel(Workload):
         return True
 
     def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
+        from preflight.memory.device.fit.one_model import make_at
+
         return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
 
 
@@ -138,3 +139,9 @@ def _sizes() -> dict[str, dict[str, int]]:
         home: {name: int(size) for size, names in by_size.items() for name in names.split()}
         for home, by_size in data.items()
     }
+
+
+def _can_trace(tracing: Tracing) -> bool:
+    from preflight.memory.device.fit.subprocess import can_trace
+
+    return can_trace(tracing)

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from preflight.memory.device.fit.one_model import make_at
-from preflight.memory.device.fit.subprocess import can_trace
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import Likeness
 from preflight.memory.device.law.workload import Config, Resolved, Workload, WorkloadRequest
@@ -53,7 +51,11 @@ class LitGpt(Workload):
 
     @classmethod
     def knows(cls, asked: WorkloadRequest) -> bool:
-        return _described(asked) is not None and can_trace(asked.tracing)
+        if _described(asked) is None:
+            return False
+        from preflight.memory.device.fit.subprocess import can_trace
+
+        return can_trace(asked.tracing)
 
     @classmethod
     def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
@@ -87,6 +89,8 @@ class LitGpt(Workload):
         return ("b",) if self.adapted else ()
 
     def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
+        from preflight.memory.device.fit.one_model import make_at
+
         return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from preflight.memory.device.fit import pairwise_loss
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import with_kernel
 from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
@@ -103,6 +102,8 @@ class Perception(OwnStep):
 
     def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw | None:
         if self.recipe in table.WITH_OBJECTS:
+            from preflight.memory.device.fit import pairwise_loss
+
             return pairwise_loss.make(resolved, kind, run, self.recipe == FIRST_STEP)
         return None
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from preflight.memory.device.fit.make import CHECK_LAYERS
-from preflight.memory.device.law.made import Depth
+from preflight.memory.device.law.made import CHECK_LAYERS, Depth
 from preflight.memory.device.law.setup import Setup, with_kernel
 from preflight.memory.device.law.workload import Resolved, WorkloadRequest
 from preflight.memory.device.workloads.own_step import OwnStep, begin, digest

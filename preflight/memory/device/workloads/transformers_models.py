@@ -9,10 +9,8 @@ from typing import Any, ClassVar
 
 from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.config_keys import unusual
-from preflight.memory.device.fit.batch_one import make_law
-from preflight.memory.device.fit.one_model import FREE, depth_key, make_at
 from preflight.memory.device.law import adapters
-from preflight.memory.device.law.made import MadeLaw, Runner
+from preflight.memory.device.law.made import FREE, MadeLaw, Runner, depth_key
 from preflight.memory.device.law.setup import setup_of
 from preflight.memory.device.law.workload import Config, Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads import litgpt
@@ -97,7 +95,11 @@ class TransformersModel(Workload):
 
     def make(self, resolved: Resolved, kind: str, run: Runner) -> MadeLaw:
         if resolved.family is not None:
+            from preflight.memory.device.fit.batch_one import make_law
+
             return make_law(resolved.family, resolved.task, kind, resolved.setup, resolved.structure, run)
+        from preflight.memory.device.fit.one_model import make_at
+
         return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
 
 

@@ -14,10 +14,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from preflight.memory.device.fit.make import CHECK_LAYERS, PROBE_LAYERS, CannotMake, fold, verify
-from preflight.memory.device.fit.polynomial import PolynomialReader, points
 from preflight.memory.device.law.law import Laws
-from preflight.memory.device.law.made import Depth, MadeLaw, Runner
+from preflight.memory.device.law.made import CHECK_LAYERS, PROBE_LAYERS, Depth, MadeLaw, Runner
 from preflight.memory.device.law.setup import RANKED, Setup, loss_of, setup_of
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
@@ -161,6 +159,8 @@ class VisionLanguage(OwnStep):
         return tuple(one for one in both if _layers(one, self.config) > CHECK_LAYERS)
 
     def make(self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str] = FREE) -> MadeLaw:
+        from preflight.memory.device.fit.make import CannotMake
+
         tries = [self.depths, *([self.depths[:1]] if len(self.depths) > 1 and self.depths[0].name == "L" else [])]
         for some in tries if self.depths else ():
             try:
@@ -172,6 +172,9 @@ class VisionLanguage(OwnStep):
     def _make(
         self, resolved: Resolved, kind: str, run: Runner, free: Sequence[str], depths: Sequence[Depth]
     ) -> MadeLaw:
+        from preflight.memory.device.fit.make import fold, verify
+        from preflight.memory.device.fit.polynomial import PolynomialReader, points
+
         taken = self.images * (self.image.tokens + 1) + 1
         least = -(-taken // GRAIN) * GRAIN
         at = [{**point, **({"s": point["s"] + least} if "s" in point else {})} for point in points(free)]

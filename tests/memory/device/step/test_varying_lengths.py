@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device import estimate
+from preflight.memory.device.prepare import prepare
 from preflight.memory.device.step import varying_lengths
 from preflight.memory.device.step.allocator import CachingAllocator
+from preflight.memory.device.step.effect import Again
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.values import Unknown
 
 GPU = find_gpu("A100-80GB")
 GIB = 2**30
@@ -99,3 +105,22 @@ def test_one_growing_segment_leaves_less() -> None:
     plain = estimated(job(train__sequences="dynamic"))
     grown = estimated(job(train__sequences="dynamic", train__allocator__expandable_segments=True))
     assert grown.reserved.expected < plain.reserved.expected
+
+
+@pytest.mark.parametrize(("sequences", "least"), [("dynamic", "expected"), ("bound", "high")])
+def test_on_a_full_gpu_nothing_is_replayed(sequences: str, least: str) -> None:
+    """Whatever the replay gave, the interval would be the same: only room that is left can be filled."""
+    prepared = prepare(job(train__sequences=sequences), GPU)
+    assert not isinstance(prepared, Unknown)
+    steady = Interval(90, 100, 110)
+    room = getattr(steady, least)
+    for varied in (80, 150, 10**6):
+        assert varying_lengths.interval(steady, varied, room, sequences == "dynamic") == steady
+
+    def never(one: PreparedJob, earlier: Sequence[Mapping[str, int]]) -> Interval:
+        raise AssertionError("replayed")
+
+    effect = varying_lengths.VaryingLengths()
+    assert effect.reserved(prepared, steady, Again(never, room)) == steady
+    with pytest.raises(AssertionError, match="replayed"):
+        effect.reserved(prepared, steady, Again(never, room + 1))
