@@ -155,6 +155,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.frameworks.shared import unread
     from preflight.frameworks.table import read as read_table
+    from preflight.frameworks.unread_words import after_unread_words
 
     words = call.words if call is not None else ()
     kind = words[0].value.value if words and isinstance(words[0].value, Const) else None
@@ -162,6 +163,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         return Reading(source.path, NAME, trains=False)
     found = read_table(kind, arguments_of(None, {}, given_by(words[1:])))
     found.bindings += unread(found, project)
+    found.bindings = after_unread_words(kind, words[1:], found.bindings)
     facts = (Fact("framework", heads()[kind].framework), *found.facts)
     links = (*launch_links(call, project), *found.links)
     bindings = tuple(launch_bindings(call, facts, found.bindings))

@@ -55,6 +55,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.launch import launch_bindings, launch_links
     from preflight.frameworks.shared import unread
     from preflight.frameworks.table import read as read_table
+    from preflight.frameworks.unread_words import after_unread_words
 
     try:
         document = document_of(source, project)
@@ -70,6 +71,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     given = given_by(call.words) if call is not None and starts and kind != "lightning" else {}
     found = read_table(kind, arguments_of(document, top, given))
     found.bindings += unread(found, project)
+    if call is not None and starts:
+        found.bindings = after_unread_words(kind, call.words, found.bindings)
     framework = Fact("framework", head.framework)
     facts = (framework, Fact("reads_config", True), *found.facts) if starts else tuple(found.facts)
     bindings = launch_bindings(call, facts, found.bindings) if starts and call is not None else found.bindings

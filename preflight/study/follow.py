@@ -6,21 +6,21 @@ composes belong to its step and are no steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TypeVar
 
 from preflight.dialects import Dialect, load, recognise
 from preflight.study.scope import Scope
-from preflight.vocabulary.argv import bind
+from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span
+from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, names
 
 MAX_DEPTH = 8
 """Scripts that start scripts. A longer chain has files that start each other."""
@@ -148,7 +148,8 @@ class Follower:
             inner = Call(reading.path, words, settings, call.launch if call else Launch())
             config = self.read(link.target, inner, composed=True)
             if config is not None:
-                axes = frozenset(axis.name for axis in _axes(config))
+                config, kept = _as_far_as_known(config, words)
+                axes = frozenset(axis.name for axis in _axes(config) if kept is None or axis.name in kept)
                 yield ChainStep(config, link, Scope(axes, {}, _local(config)), Launch())
 
     def _extend(self, step: ChainStep, above: Chain) -> Iterator[Chain]:
@@ -201,6 +202,25 @@ def _local(reading: Reading) -> dict[str, Expr]:
     for setting in sorted(reading.settings, key=lambda setting: setting.rank):
         local[setting.key] = setting.expr
     return local
+
+
+_SWITCHES_OF_HYDRA = ("-m", "--multirun")
+
+
+def _as_far_as_known(config: Reading, words: Sequence[Word]) -> tuple[Reading, frozenset[str] | None]:
+    """A composed configuration without the values that unknown words of the command line (`$OVERRIDES`) may replace.
+
+    And the keys that the words behind them set; None if no word is unknown. A file of another tool has no overrides.
+    """
+    unread, behind = behind_unread_words(words, _SWITCHES_OF_HYDRA) if config.dialect == "hydra" else (None, ())
+    if unread is None:
+        return config, None
+    doubt = unread_words(unread)
+    kept = frozenset(one.prefix.rstrip("=") for one in behind if one.prefix.endswith("="))
+    settings = tuple(one if one.key in kept else replace(one, expr=doubt) for one in config.settings)
+    parameters = tuple(one if one.name in kept else replace(one, default=doubt) for one in config.parameters)
+    bindings = tuple(one if any(True for _ in names(one.expr)) else replace(one, expr=doubt) for one in config.bindings)
+    return replace(config, settings=settings, parameters=parameters, bindings=bindings, branches=()), kept
 
 
 def branch_scope(scope: Scope, branch: Branch) -> Scope:
