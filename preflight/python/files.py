@@ -46,8 +46,12 @@ def path_parent(path: Instance) -> Instance:
 
 
 def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
-    """A path named in a program, from the project's root: the program starts there or in its own folder."""
-    bases = [".", *(posixpath.dirname(p) or "." for p in (*([record.path] if record else []), *ev.reads[:1]))]
+    """A path named in a program, from the project's root: where the program starts, else there or in its own folder.
+
+    A program that nobody is seen to start is started in its own folder if the file lies there.
+    """
+    own = [posixpath.dirname(p) or "." for p in (*ev.reads[:1], *([record.path] if record else []))]
+    bases = [*own[:1], ".", *own] if ev.directory is None else [ev.directory, ".", *own]
     for base in dict.fromkeys(bases):
         found = posixpath.normpath(posixpath.join(base, path))
         if not found.startswith(("..", "/")) and ev.project.exists(found):

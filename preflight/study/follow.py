@@ -97,14 +97,21 @@ class Follower:
         if call is None and path in self._plain:
             return self._plain[path]
         dialect, reading = self.dialect(path), None
-        if dialect is None and composed and path.endswith((".yaml", ".yml")) and self._only_unrecognised(path):
-            dialect = load("hydra")
+        if dialect is None and composed and self._only_unrecognised(path):
+            dialect = self._composed(path)
         if dialect is not None:
             read = dialect.read
             reading = self._tried(path, lambda source: read(source, call, self.project))
         if call is None:
             self._plain[path] = reading
         return reading
+
+    def _composed(self, path: str) -> Dialect | None:
+        """The dialect of a configuration that a program names: a tool's file of any name, else Hydra's."""
+        tools = load("transformers_args")
+        if self._tried(path, lambda source: tools.recognises(source, self.project)):
+            return tools
+        return load("hydra") if path.endswith((".yaml", ".yml")) else None
 
     def _command(self, path: str, call: Call) -> Reading:
         """The reading of a command in a script that starts no file of the project."""
@@ -145,7 +152,9 @@ class Follower:
                 continue
             words = link.words or (call.words if call else ())
             settings = {**(call.settings if call else {}), **link.settings}
-            inner = Call(reading.path, words, settings, call.launch if call else Launch())
+            inner = Call(
+                reading.path, words, settings, call.launch if call else Launch(), call.directory if call else None
+            )
             config = self.read(link.target, inner, composed=True)
             if config is not None:
                 config, kept = _as_far_as_known(config, words)
@@ -172,7 +181,7 @@ class Follower:
         words = tuple(_resolved(item, scope) for item in link.words)
         settings = {name: scope.resolve(expr) for name, expr in link.settings.items()}
         launch = _merge(step.launch, with_expressions(link.launch, scope.resolve))
-        call = Call(step.reading.path, words, settings, launch)
+        call = Call(step.reading.path, words, settings, launch, link.directory)
         reading = self._command(target, call) if link.kind == "command" else self.read(target, call)
         if reading is None or not (reading.trains or any(one.kind in LAUNCHES for one in reading.links)):
             return

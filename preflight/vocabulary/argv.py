@@ -75,9 +75,9 @@ def may_be_options(item: Word, before: Word | None, switches: Container[str] = (
     """
     if item.prefix or item.value is None:
         return False
-    if before is not None and before.prefix.startswith("-") and before.value is None:
-        if before.prefix != "--" and before.prefix not in switches:
-            return False
+    option = before is not None and before.prefix.startswith("-") and before.value is None
+    if before is not None and option and before.prefix != "--" and before.prefix not in switches:
+        return False
     if isinstance(item.value, Const) and isinstance(item.value.value, str):
         return item.value.value.startswith("@") and len(item.value.value) > 1
     return isinstance(evaluate(item.value), Unknown) and not any(True for _ in names(item.value))
@@ -91,6 +91,25 @@ def unread_words(item: Word) -> Const:
     else:
         words, cause = f"the file of arguments {value} may set it", Cause.not_read
     return Const(Unknown(words, cause), item.origin)
+
+
+def until_unread_words(words: Sequence[Word]) -> tuple[tuple[Expr, ...], bool]:
+    """The words as a program sees them, up to the first that may be several; and whether these are all."""
+    found: list[Expr] = []
+    for at, item in enumerate(words):
+        if may_be_options(item, words[at - 1] if at else None):
+            return tuple(found), False
+        found.append(_whole(item))
+    return tuple(found), True
+
+
+def _whole(item: Word) -> Expr:
+    text = f"{item.hydra_prefix}{item.prefix}"
+    if item.value is None:
+        return Const(text, item.origin)
+    if isinstance(item.value, Const) and not isinstance(item.value.value, Unknown):
+        return Const(f"{text}{item.value.value}", item.value.origin if not text else item.origin)
+    return Op("concat", (Const(text), item.value), item.origin) if text else item.value
 
 
 def behind_unread_words(words: Sequence[Word], switches: Container[str] = ()) -> tuple[Word | None, tuple[Word, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.program.find import recognises
@@ -16,12 +17,12 @@ from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Axis, Cause, Const, Expr, Unknown
+from preflight.vocabulary.values import Axis, Const, Expr
 
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
     from preflight.frameworks.calls import CallFacts
-    from preflight.python.evaluator import Evaluator, Hook
+    from preflight.python.evaluator import Evaluator, Hook, ProgramArguments
     from preflight.python.interpreter import Interpreter
 
 NAME = "program"
@@ -44,6 +45,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.frameworks.named_files import folders, joined, without_file
     from preflight.program.versions import imported, pinned
 
     # raises where it is not Python
@@ -57,14 +59,14 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
     parameters = (*known.values(), *_library_parameters(evaluator))
     axes, settings, problems = sweep_of(evaluator)
-    links = [*launch_links(call, project), *said.links, *_hydra(source, evaluator, call, project)]
-    flagged = list(_flagged_configs(parameters, call))
-    links += (Link("config", target, origin=named.origin) for target, named in flagged if project.exists(target))
-    unread = [one for target, named in flagged if not project.exists(target) for one in _unread(target, named)]
+    starts = folders(source.path, call)
+    named, missing = joined([*said.links, *_flagged_configs(parameters, call)], project, starts)
+    links = [*launch_links(call, project), *named, *_hydra(source, evaluator, call, project)]
+    unread = [one for link in missing for one in without_file(link.target, link.origin)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
     heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
-    bindings = launch_bindings(call, facts, said.bindings)
+    bindings = launch_bindings(call, facts, said.bindings, project)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
@@ -91,20 +93,24 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
 
 def _evaluated(source: Source, call: Call | None, project: Project) -> Interpreter:
     """The evaluated program. It is evaluated again if the command line names a data file that it reads."""
-    from preflight.frameworks.launch import environment_of
+    from preflight.frameworks.launch import arguments_of, environment_of
     from preflight.python.interpreter import Interpreter
 
     environment = environment_of(call.launch) if call is not None else {}
     hooks = _hooks(source, call, project)
-    evaluator = None if hooks else _known(source, environment, project)
+    arguments = arguments_of(call)
+    directory = call.directory if call is not None else None
+    evaluator = None if hooks else _known(source, environment, arguments, directory, project)
     if evaluator is None:
-        evaluator = Interpreter(project, hooks, environment=environment)
+        evaluator = Interpreter(project, hooks, environment=environment, arguments=arguments, directory=directory)
         evaluator.run(source.path)
     files = {name: one.default for name, one in evaluator.parameters.items() if _names_data(one.default)}
     words = given(evaluator.parameters.values(), call.words if call else ())
     files |= {name: value for name, value in words.items() if _names_data(value)}
     if files:
-        evaluator = Interpreter(project, hooks, environment=environment, assume=files)
+        evaluator = Interpreter(
+            project, hooks, environment=environment, arguments=arguments, directory=directory, assume=files
+        )
         evaluator.run(source.path)
     return evaluator
 
@@ -114,7 +120,13 @@ def _names_data(value: Expr | None) -> bool:
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
 
 
-def _known(source: Source, environment: Mapping[str, Expr], project: Project) -> Interpreter:
+def _known(
+    source: Source,
+    environment: Mapping[str, Expr],
+    arguments: ProgramArguments,
+    directory: str | None,
+    project: Project,
+) -> Interpreter:
     """The program evaluated once for all launches with the same texts and the same values of the variables in them."""
     from preflight.python.interpreter import Interpreter
 
@@ -122,9 +134,11 @@ def _known(source: Source, environment: Mapping[str, Expr], project: Project) ->
     for before, one in known:
         text = "\n".join(project.source(path).text for path in one.reads)
         mentioned = [name for name in {*before, *environment} if name in text]
-        if all(before.get(name) == environment.get(name) for name in mentioned):
+        same_words = one.arguments == arguments or "argv" not in text
+        same_place = one.directory == directory or not any(suffix in text for suffix in _DATA_FILES)
+        if same_words and same_place and all(before.get(name) == environment.get(name) for name in mentioned):
             return one
-    found = Interpreter(project, environment=environment)
+    found = Interpreter(project, environment=environment, arguments=arguments, directory=directory)
     found.run(source.path)
     known.append((environment, found))
     return found
@@ -166,14 +180,19 @@ def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
 
 def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
     """Flags of a library's argument classes (`HfArgumentParser((..., TrainingArguments))`)."""
-    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters
+    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters, parses_file
+    from preflight.python.hooks.dataclass_parsers import ARGUMENT_FILE, UNREAD_FILE
 
     found: dict[str, Parameter] = {}
+    unread, by_flags = evaluator.remembered.known(UNREAD_FILE), True
     for record in evaluator.calls:
         flavour = ARGUMENT_CLASSES.get(record.method)
         if flavour is not None and from_command_line(record):
             found |= {p.name: p for p in parameters(flavour) if p.name not in evaluator.parameters}
-    return list(found.values())
+            by_flags = by_flags and not parses_file(record)
+    if unread is None or by_flags or evaluator.remembered.known(ARGUMENT_FILE) is not None:
+        return list(found.values())
+    return [replace(one, default=unread) for one in found.values()]
 
 
 def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:
@@ -234,17 +253,25 @@ def _hydra_flags(folder: str, stem: str, words: list[Word]) -> tuple[str, str, l
     return folder, stem, rest
 
 
-def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iterator[tuple[str, Const]]:
-    """A DeepSpeed file named on the command line (`--deepspeed ds.json`), and the word that names it."""
-    if call is None:
-        return
-    for name, value in given(parameters, call.words).items():
-        if "deepspeed" in name and isinstance(value, Const) and str(value.value).endswith(".json"):
-            yield posixpath.normpath(str(value.value)), value
+_SCHEME_FILES = (
+    "deepspeed",
+    "deepspeed_config",
+    "deepspeed_config_file",
+    "ds_config",
+    "ds_config_file",
+    "ds_config_path",
+)
+"""Names of options whose value is a DeepSpeed file of any name, in transformers, DeepSpeed and common programs."""
 
 
-def _unread(target: str, named: Const) -> Iterator[Binding]:
-    """Unknown settings of a DeepSpeed file that does not exist: a script may write it before it starts the program."""
-    why = Unknown(f"{target} is not in the project, so its DeepSpeed settings are unknown", Cause.file_not_found)
-    for field in ("parallel.strategy", "parallel.offload"):
-        yield Binding(field, Const(why, named.origin), origin=named.origin)
+def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iterator[Link]:
+    """A DeepSpeed file that an option names (`--deepspeed ds.json`), by the command line or by its default."""
+    from preflight.frameworks.named_files import name_in
+
+    values = {one.name: one.default for one in parameters} | given(parameters, call.words if call is not None else ())
+    for option, value in values.items():
+        name = name_in(value)
+        if name is None or ("deepspeed" not in option and option not in _SCHEME_FILES):
+            continue
+        if name.endswith(".json") or (option in _SCHEME_FILES and ("." in name or "/" in name)):
+            yield Link("config", posixpath.normpath(name), origin=value.origin)

@@ -335,7 +335,5 @@ def _given_at_start(origin: Origin) -> Word:
 
 def _hands_all_on(command: ShellCommand) -> bool:
     """Whether a command has the arguments of the script, and no others: `main "$@"`."""
-    given = command.words[1:2]
-    return len(command.words) == 2 and any(
-        one.expr is not None and is_all_arguments(one.expr) for one in given[0].pieces
-    )
+    pieces = command.words[1].pieces if len(command.words) == 2 else ()
+    return any(piece.expr is not None and is_all_arguments(piece.expr) for piece in pieces)

@@ -316,7 +316,16 @@ def _found(
     path = _target(command.target, run, shell, project)
     if path is None:
         return Launched(None, trains)
-    return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group), trains)
+    directory = _started_in(word_text(command.target), path)
+    return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group, directory), trains)
+
+
+def _started_in(name: str | None, path: str) -> str | None:
+    """The current directory of a command that names a file of the project, as far as the two names tell it."""
+    plain = without_dots(name) if name is not None and not name.startswith(("/", "~")) else None
+    if plain is None or not f"/{path}".endswith(f"/{plain}"):
+        return None
+    return path[: len(path) - len(plain)].rstrip("/") or "."
 
 
 def _at(word: Word, run: StartedCommand) -> Origin | None:
