@@ -36,6 +36,8 @@ _PARSED: CacheKind[PythonDocument] = CacheKind("a program's text, parsed")
 _HEAVY: CacheKind[Binding | None] = CacheKind("packages that a program imports")
 _SAID: CacheKind[CallFacts] = CacheKind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
+_READ_WORDS = ("argv", "parse_args_and_config")
+"""Words of programs that read their command line by themselves, or a file that it names."""
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 
@@ -57,7 +59,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         _SAID, lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
     )
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
-    parameters = (*known.values(), *_library_parameters(evaluator))
+    parameters = _with_file((*known.values(), *_library_parameters(evaluator)), evaluator)
     axes, settings, problems = sweep_of(evaluator)
     starts = folders(source.path, call)
     named, missing = joined([*said.links, *_flagged_configs(parameters, call)], project, starts)
@@ -134,7 +136,7 @@ def _known(
     for before, one in known:
         text = "\n".join(project.source(path).text for path in one.reads)
         mentioned = [name for name in {*before, *environment} if name in text]
-        same_words = one.arguments == arguments or "argv" not in text
+        same_words = one.arguments == arguments or not any(word in text for word in _READ_WORDS)
         same_place = one.directory == directory or not any(suffix in text for suffix in _DATA_FILES)
         if same_words and same_place and all(before.get(name) == environment.get(name) for name in mentioned):
             return one
@@ -180,19 +182,33 @@ def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
 
 def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
     """Flags of a library's argument classes (`HfArgumentParser((..., TrainingArguments))`)."""
-    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters, parses_file
-    from preflight.python.hooks.dataclass_parsers import ARGUMENT_FILE, UNREAD_FILE
+    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters
 
     found: dict[str, Parameter] = {}
-    unread, by_flags = evaluator.remembered.known(UNREAD_FILE), True
     for record in evaluator.calls:
         flavour = ARGUMENT_CLASSES.get(record.method)
         if flavour is not None and from_command_line(record):
             found |= {p.name: p for p in parameters(flavour) if p.name not in evaluator.parameters}
-            by_flags = by_flags and not parses_file(record)
-    if unread is None or by_flags or evaluator.remembered.known(ARGUMENT_FILE) is not None:
-        return list(found.values())
-    return [replace(one, default=unread) for one in found.values()]
+    return list(found.values())
+
+
+def _with_file(parameters: Sequence[Parameter], evaluator: Evaluator) -> tuple[Parameter, ...]:
+    """The parameters with the defaults that a file of arguments gives them; all unknown if the file is not there.
+
+    A program that may parse its flags instead has the defaults of its flags.
+    """
+    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parses_file
+    from preflight.python.hooks.dataclass_parsers import ARGUMENT_FILE, UNREAD_FILE
+
+    given, unread = evaluator.remembered.known(ARGUMENT_FILE), evaluator.remembered.known(UNREAD_FILE)
+    made = [r for r in evaluator.calls if r.method in ARGUMENT_CLASSES and from_command_line(r)]
+    if given is not None:
+        names = {one.name for one in parameters}
+        more = (Parameter(name, expr, (f"--{name}",), "dataclass") for name, expr in given.items() if name not in names)
+        return (*(replace(one, default=given.get(one.name, one.default)) for one in parameters), *more)
+    if unread is None or not all(parses_file(record) for record in made):
+        return tuple(parameters)
+    return tuple(replace(one, default=unread) if one.kind == "dataclass" else one for one in parameters)
 
 
 def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:

@@ -190,6 +190,9 @@ def perhaps_longer(name: str, before: Expr | None, after: Expr) -> Expr:
     added flags get unknown values.
     """
     doubt = unknown(f"{name} is set under a condition", after.origin, Cause.run_time)
+    if isinstance(before, Const) and before.value == "" and (written := _written(after)) is not None:
+        added = _doubtful(written, doubt)
+        return Op("tuple", tuple(added), after.origin) if added else doubt
     if before is None or not isinstance(after, Op):
         return doubt
     if is_tuple(before) and is_tuple(after):
@@ -205,6 +208,20 @@ def perhaps_longer(name: str, before: Expr | None, after: Expr) -> Expr:
             parts = [part for word in added for part in (Const(" "), *_parts(word))]
             return Op("concat", (before, *parts), after.origin)
     return doubt
+
+
+_HOLE = "\0"
+
+
+def _written(value: Expr) -> list[str] | None:
+    """The words of a value that begin with an option, with a mark for each unknown part; None if one stands alone."""
+    if is_tuple(value):
+        return None
+    parts = [_HOLE if (text := _text(part)) is None else text for part in _flat(value)]
+    words = "".join(parts).split()
+    alone = [at for at, word in enumerate(words) if _HOLE in word.partition("=")[0]]
+    known = all(at > 0 and words[at] == _HOLE and words[at - 1].startswith("-") for at in alone)
+    return words if words and words[0].startswith("-") and known else None
 
 
 def _text(expr: Expr) -> str | None:

@@ -102,6 +102,8 @@ def hf_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
     for cls in classes or []:
         objects.append(parameter_object(ev, cls, ""))
         _note(ev, cls, record)
+    if ev.argument_value(record, "return_remaining_strings", 1) is True:
+        objects.append(sequence([], "list", None, True))
     return sequence(objects, "tuple", record.origin)
 
 
@@ -129,6 +131,20 @@ def hf_parse_file(record: CallRecord, ev: Evaluator) -> Abstract | None:
         if key not in before:
             ev.parameters[key] = replace(one, default=doubt)
     return made
+
+
+def trl_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`TrlParser(...).parse_args_and_config()`: the file behind `--config` has the defaults of all flags."""
+    words = [word.value if isinstance(word, Const) else None for word in ev.arguments.words]
+    if "--config" not in words[:-1]:
+        return hf_parse(record, ev)
+    named = ev.arguments.words[words.index("--config") + 1]
+    found = read_yaml(ev, named, "dict", record)
+    if isinstance(found, Container) and not found.open:
+        ev.remembered.put(ARGUMENT_FILE, {str(key): to_expr(value) for key, value in found.items.items()})
+    else:
+        ev.remembered.put(UNREAD_FILE, _why_unread(ev, named, record))
+    return hf_parse(record, ev)
 
 
 def _is_unknown(expr: Expr) -> bool:
@@ -193,7 +209,7 @@ HOOKS: Mapping[str, Hook] = {
     f"{HF}.parse_args_into_dataclasses": hf_parse,
     f"{HF}.parse_yaml_file": hf_parse_file, f"{HF}.parse_json_file": hf_parse_file,
     f"{HF}.parse_dict": hf_parse, "trl.TrlParser": lambda r, e: Instance("trl.TrlParser", record=r, origin=r.origin),
-    "trl.TrlParser.parse_args_and_config": hf_parse, "trl.TrlParser.parse_args_into_dataclasses": hf_parse,
+    "trl.TrlParser.parse_args_and_config": trl_parse, "trl.TrlParser.parse_args_into_dataclasses": hf_parse,
     "tyro.cli": cli, "simple_parsing.parse": cli, "pyrallis.parse": cli, "draccus.parse": cli, "chz.entrypoint": cli,
     "jsonargparse.CLI": cli, "jsonargparse.auto_cli": cli, "@pyrallis.wrap": wrap, "@draccus.wrap": wrap,
     "argparse.ArgumentParser.add_arguments": add_arguments,
