@@ -87,6 +87,8 @@ class Shell:
     """Functions and sourced files that are being followed; recursion is not followed."""
     ended: bool = False
     steps: int = 0
+    assigned: dict[str, list[Expr]] = field(default_factory=dict)
+    """The values that the steps of the conditional block around give to each variable."""
     turns: tuple[Origin, ...] = ()
     """The places of the current values of the loops around: they distinguish unrolled commands."""
 
@@ -150,11 +152,15 @@ class Shell:
 
     def _conditional(self, steps: list[Step], depth: int) -> None:
         before, directory, ended = dict(self.variables), self.directory, self.ended
+        outer, self.assigned = self.assigned, {}
         self._steps(steps, depth)
         self.ended = ended
         for name, expr in list(self.variables.items()):
             if before.get(name) != expr:
-                self.variables[name] = perhaps_longer(name, before.get(name), expr)
+                self.variables[name] = perhaps_longer(name, before.get(name), expr, self.assigned.get(name, ()))
+        for name, values in self.assigned.items():
+            outer.setdefault(name, []).extend(values)
+        self.assigned = outer
         if self.directory != directory:
             self.directory = None
 
@@ -224,6 +230,7 @@ class Shell:
             if size_of(value) > MAX_VALUE:
                 value = unknown("it is longer than any word of a command can be", step.expr.origin, Cause.budget)
         self.variables[step.name] = value
+        self.assigned.setdefault(step.name, []).append(value)
         if step.exported:
             self.exported.add(step.name)
 
