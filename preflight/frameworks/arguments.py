@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from preflight.documents.document import TreeDocument
-from preflight.frameworks.table import read as read_table
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, is_constant
 from preflight.vocabulary.argv import behind_unread_words, unread_words
@@ -120,17 +119,12 @@ _SETTABLE = (
 """Job fields that the command line of every trainer can set, beside those that it is seen to set."""
 
 
-def after_unread_words(kind: str, words: Sequence[Word], bindings: Sequence[Binding]) -> list[Binding]:
-    """The bindings of a tool's file and command line; what no word behind the unknown `words` states is unknown."""
-    unread, behind = behind_unread_words(words)
+def after_unread_words(words: Sequence[Word], bindings: Sequence[Binding], behind: Sequence[Binding]) -> list[Binding]:
+    """The bindings of a tool's file and command line; with unknown words in it, only what the words `behind` state."""
+    unread, _ = behind_unread_words(words)
     if unread is None:
         return list(bindings)
     doubt = unread_words(unread)
-    stated = list(_stated(read_table(kind, arguments_of(None, {}, given_by(behind))).bindings))
     names = dict.fromkeys((*_SETTABLE, *(one.field for one in bindings)))
+    stated = [one for one in behind if one.rank >= Rank.read and one.origin is not None]
     return [*(bind(name, doubt, Rank.read, doubt.origin) for name in names), *stated]
-
-
-def _stated(bindings: Sequence[Binding]) -> Iterator[Binding]:
-    """Those that the words state, not the tool's defaults."""
-    yield from (one for one in bindings if one.rank >= Rank.read and one.origin is not None)

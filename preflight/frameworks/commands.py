@@ -156,6 +156,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
+    from preflight.vocabulary.argv import behind_unread_words
 
     words = call.words if call is not None else ()
     kind = words[0].value.value if words and isinstance(words[0].value, Const) else None
@@ -163,7 +164,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         return Reading(source.path, NAME, trains=False)
     found = read_table(kind, arguments_of(None, {}, given_by(words[1:])))
     settle_files(found, project, folders(source.path, call))
-    found.bindings = after_unread_words(kind, words[1:], found.bindings)
+    behind = read_table(kind, arguments_of(None, {}, given_by(behind_unread_words(words[1:])[1]))).bindings
+    found.bindings = after_unread_words(words[1:], found.bindings, behind)
     facts = (Fact("framework", heads()[kind].framework), *found.facts)
     links = (*launch_links(call, project), *found.links)
     bindings = tuple(launch_bindings(call, facts, found.bindings, project))

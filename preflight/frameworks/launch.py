@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_details, fsdp_settings
-from preflight.frameworks.named_files import SHARDING, folders, located, name_in, without_file
+from preflight.frameworks.named_files import PROCESSES, SHARDING, folders, located, name_in, without_file
 from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold
@@ -18,7 +18,6 @@ from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
-RANKS = ("parallel.ranks_per_node", "parallel.gpus_per_node")
 _ACCELERATED = ("accelerate", "transformers-trainer", "trl")
 """Frameworks that read what `accelerate launch` puts into the environment."""
 
@@ -96,7 +95,7 @@ def _environment(environment: Mapping[str, Expr]) -> Iterator[Binding]:
 
 
 _FILES = {
-    "ACCELERATE_CONFIG_FILE": ("train.precision", "train.grad_accum", *RANKS, *SHARDING),
+    "ACCELERATE_CONFIG_FILE": ("train.precision", "train.grad_accum", *PROCESSES, *SHARDING),
     "ACCELERATE_DEEPSPEED_CONFIG_FILE": ("train.precision", "train.batch_size", "train.grad_accum", *SHARDING),
 }
 """Files that `accelerate launch` names, and the Job fields that they may set."""

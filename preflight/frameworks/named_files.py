@@ -14,6 +14,8 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown
 SHARDING = ("parallel.strategy", "parallel.offload")
 """What a file of DeepSpeed, FSDP or accelerate says, whatever program it configures."""
 
+PROCESSES = ("parallel.nodes", "parallel.gpus_per_node", "parallel.ranks_per_node")
+
 
 def folders(path: str, call: Call | None) -> tuple[str, ...]:
     """Where a relative name may start, the most likely first: the directory that the program is started in, the

@@ -56,6 +56,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
+    from preflight.vocabulary.argv import behind_unread_words
 
     try:
         document = document_of(source, project)
@@ -72,7 +73,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     found = read_table(kind, arguments_of(document, top, given))
     settle_files(found, project, folders(source.path, call))
     if call is not None and starts:
-        found.bindings = after_unread_words(kind, call.words, found.bindings)
+        behind = read_table(kind, arguments_of(None, {}, given_by(behind_unread_words(call.words)[1]))).bindings
+        found.bindings = after_unread_words(call.words, found.bindings, behind)
     framework = Fact("framework", head.framework)
     facts = (framework, Fact("reads_config", True), *found.facts) if starts else tuple(found.facts)
     bindings = launch_bindings(call, facts, found.bindings, project) if starts and call is not None else found.bindings

@@ -62,13 +62,15 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     parameters = _with_file((*known.values(), *_library_parameters(evaluator)), evaluator)
     axes, settings, problems = sweep_of(evaluator)
     starts = folders(source.path, call)
+    told, files, given_by_files = _lightning_cli(evaluator, call, project, starts)
+    parameters = tuple(replace(one, default=given_by_files.get(one.name, one.default)) for one in parameters)
     named, missing = joined([*said.links, *_flagged_configs(parameters, call)], project, starts)
     links = [*launch_links(call, project), *named, *_hydra(source, evaluator, call, project)]
     unread = [one for link in missing for one in without_file(link.target, link.origin)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
     heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
-    bindings = launch_bindings(call, facts, said.bindings, project)
+    bindings = launch_bindings(call, facts, [*said.bindings, *told], project)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
@@ -80,8 +82,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         links=tuple(links),
         facts=tuple(facts),
         problems=(*said.problems, *problems),
-        reads=tuple(path for path in evaluator.reads if path != source.path),
-        trains=said.trains or trains_with_configured_object(evaluator.calls),
+        reads=tuple(path for path in (*evaluator.reads, *files) if path != source.path),
+        trains=said.trains or files is not _NO_FILES or trains_with_configured_object(evaluator.calls),
     )
 
 
@@ -155,8 +157,9 @@ def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hoo
 
 
 def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
-    """Values of the flags on a command line: `--config=a.yaml` and `--config a.yaml`."""
+    """Values of the flags on a command line: `--config=a.yaml`, `--config a.yaml`, and `config=a.yaml` of OmegaConf."""
     flags = {flag: p.name for p in parameters for flag in p.flags}
+    flags |= {p.name: p.name for p in parameters if p.kind == "omegaconf"}
     found: dict[str, Expr] = {}
     for word, following in zip(words, [*words[1:], Word("")], strict=False):
         name = flags.get(word.prefix.rstrip("="))
@@ -209,6 +212,26 @@ def _with_file(parameters: Sequence[Parameter], evaluator: Evaluator) -> tuple[P
     if unread is None or not all(parses_file(record) for record in made):
         return tuple(parameters)
     return tuple(replace(one, default=unread) if one.kind == "dataclass" else one for one in parameters)
+
+
+_NO_FILES: list[str] = []
+"""Of a program without a LightningCLI."""
+
+
+def _lightning_cli(
+    evaluator: Evaluator, call: Call | None, project: Project, starts: Sequence[str]
+) -> tuple[list[Binding], list[str], Mapping[str, Expr]]:
+    """What the command line of a LightningCLI says, the files that it names, and the defaults that these give."""
+    from preflight.frameworks.arguments import after_unread_words
+    from preflight.frameworks.lightning import command_line, is_command_line
+    from preflight.vocabulary.argv import behind_unread_words
+
+    if not any(is_command_line(record) for record in evaluator.calls):
+        return [], _NO_FILES, {}
+    words = call.words if call is not None else ()
+    found, files, given = command_line(words, project, starts, tuple(evaluator.parameters))
+    stated = command_line(behind_unread_words(words)[1], project, starts)[0].bindings
+    return after_unread_words(words, found.bindings, stated), files, given
 
 
 def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:
