@@ -36,6 +36,20 @@ def launch_bindings(
     return [*missing, *found, *kept]
 
 
+_LAUNCHED = ("parallel.strategy", "parallel.ranks_per_node", "parallel.gpus_per_node", "train.precision")
+"""What `accelerate launch`, `torchrun` or `tune run` decide if the file of the trainer does not."""
+
+
+def without_launch(found: FoundSettings) -> Iterator[Binding]:
+    """What a launch would decide, unknown as long as no file is seen to start the run. Values of the file win."""
+    stated = {one.field for one in found.bindings if one.rank >= Rank.read}
+    stated |= {"parallel.strategy"} if found.schemes else set()
+    for field in _LAUNCHED:
+        if field not in stated:
+            words = "the command that starts the run decides it, and no file that was read has that command"
+            yield bind(field, Const(Unknown(words, Cause.not_set, (field,))), Rank.not_followed)
+
+
 def environment_of(launch: Launch) -> dict[str, Expr]:
     """The program's environment: variables that the script exports, and those that the launcher sets."""
     found = dict(launch.environment)

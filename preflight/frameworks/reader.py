@@ -52,7 +52,7 @@ def _has(top: Mapping[str, Value], key: str) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The reading of the file, by the table of its kind."""
-    from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.frameworks.launch import launch_bindings, launch_links, without_launch
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
@@ -75,6 +75,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     if call is not None and starts:
         behind = read_table(kind, arguments_of(None, {}, given_by(behind_unread_words(call.words)[1]))).bindings
         found.bindings = after_unread_words(call.words, found.bindings, behind)
+    if call is None and starts and head.launched:
+        found.bindings = [*without_launch(found), *found.bindings]
     framework = Fact("framework", head.framework)
     facts = (framework, Fact("reads_config", True), *found.facts) if starts else tuple(found.facts)
     bindings = launch_bindings(call, facts, found.bindings, project) if starts and call is not None else found.bindings

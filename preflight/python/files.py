@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 
 from preflight.python.evaluator import Evaluator
-from preflight.python.objects import Abstract, CallRecord, Container, Instance, Key, is_expr, to_expr
+from preflight.python.objects import Abstract, CallRecord, Config, Container, Instance, Key, is_expr, to_expr
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Const, Origin, Route, Scalar, Span, unknown
+from preflight.vocabulary.values import Cause, Const, Origin, Ref, Route, Scalar, Span, unknown
 
 PATH = "pathlib.Path"
 
@@ -29,7 +29,10 @@ def path_text(ev: Evaluator, value: Abstract | None) -> str | None:
     if isinstance(value, Instance):
         found = value.state.get("path")
         return found if isinstance(found, str) else None
-    found = ev.value_of(to_expr(value)) if value is not None and is_expr(value) else None
+    if value is None:
+        return None
+    expr = Ref(value.prefix) if isinstance(value, Config) else to_expr(value) if is_expr(value) else None
+    found = ev.value_of(expr) if expr is not None else None
     return found if isinstance(found, str) else None
 
 

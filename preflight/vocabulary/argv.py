@@ -51,7 +51,7 @@ def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> BoundArgumen
             elif not item.prefix and item.value is not None and positionals:
                 at = _positional(positionals, queue, at, values)
             else:
-                if may_be_options(item, queue[at - 2] if at > 1 else None):
+                if may_be_options(item, left[-1] if left and at > 1 and left[-1] is queue[at - 2] else None):
                     values, unread = {}, item
                 left.append(item)
             continue
@@ -80,7 +80,14 @@ def may_be_options(item: Word, before: Word | None, switches: Container[str] = (
         return False
     if isinstance(item.value, Const) and isinstance(item.value.value, str):
         return item.value.value.startswith("@") and len(item.value.value) > 1
-    return isinstance(evaluate(item.value), Unknown) and not any(True for _ in names(item.value))
+    return isinstance(evaluate(item.value), Unknown) and (_has_unknown(item.value) or not any(names(item.value)))
+
+
+def _has_unknown(expr: Expr) -> bool:
+    """Whether a part of a value is unknown, whatever the axes in it are."""
+    if isinstance(expr, Op):
+        return any(_has_unknown(operand) for operand in expr.operands)
+    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
 
 
 def unread_words(item: Word) -> Const:
