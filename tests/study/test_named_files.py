@@ -190,6 +190,17 @@ def test_without_the_file_its_values_are_unknown(line: str, cause: Cause | None,
         assert cause is None or value.cause is cause
 
 
+def test_unknown_words_may_name_another_file_than_the_default(tmp_path: Path) -> None:
+    made = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--file', default='configs/own.yaml')\n"
+    text = LOOP.format(config=made + "cfg = SimpleNamespace(**yaml.safe_load(open(p.parse_args().file)))")
+    assert fields(tmp_path, "python flag.py", **{"flag.py": text})["train.batch_size"] == 3
+    found = fields(tmp_path, "python flag.py $EXTRA", **{"flag.py": text})
+    assert isinstance(found["train.batch_size"], Unknown)
+    assert (
+        fields(tmp_path, "python flag.py $EXTRA --file configs/own.yaml", **{"flag.py": text})["train.batch_size"] == 3
+    )
+
+
 def test_a_flag_beats_the_file_of_trl_and_lightning(tmp_path: Path) -> None:
     line = "python trl_.py --config configs/trl.yaml --per_device_train_batch_size 7"
     assert fields(tmp_path, line)["train.batch_size"] == 7

@@ -99,6 +99,7 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
     """The evaluated program. It is evaluated again if the command line names a data file that it reads."""
     from preflight.frameworks.launch import arguments_of, environment_of
     from preflight.python.interpreter import Interpreter
+    from preflight.vocabulary.argv import behind_unread_words
 
     environment = environment_of(call.launch) if call is not None else {}
     hooks = _hooks(source, call, project)
@@ -108,8 +109,10 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
     if evaluator is None:
         evaluator = Interpreter(project, hooks, environment=environment, arguments=arguments, directory=directory)
         evaluator.run(source.path)
-    files = {name: one.default for name, one in evaluator.parameters.items() if _names_data(one.default)}
-    words = given(evaluator.parameters.values(), call.words if call else ())
+    unread, behind = behind_unread_words(call.words if call else ())
+    every = evaluator.parameters.items() if unread is None else ()  # else the words may name other files
+    files = {name: one.default for name, one in every if _names_data(one.default)}
+    words = given(evaluator.parameters.values(), behind)
     files |= {name: value for name, value in words.items() if _names_data(value)}
     if files:
         evaluator = Interpreter(
@@ -159,10 +162,11 @@ def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hoo
 def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
     """Values of the flags on a command line: `--config=a.yaml`, `--config a.yaml`, and `config=a.yaml` of OmegaConf."""
     flags = {flag: p.name for p in parameters for flag in p.flags}
-    flags |= {p.name: p.name for p in parameters if p.kind == "omegaconf"}
+    keyed = any(p.kind == "omegaconf" for p in parameters)
     found: dict[str, Expr] = {}
     for word, following in zip(words, [*words[1:], Word("")], strict=False):
-        name = flags.get(word.prefix.rstrip("="))
+        key = word.prefix.rstrip("=")
+        name = key if keyed and key and not key.startswith("-") else flags.get(key)
         if name is None:
             continue
         value = word.value if word.value is not None else following.value if not following.prefix else None
