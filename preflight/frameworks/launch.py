@@ -44,6 +44,8 @@ def without_launch(found: FoundSettings) -> Iterator[Binding]:
     """What a launch would decide, unknown as long as no file is seen to start the run. Values of the file win."""
     stated = {one.field for one in found.bindings if one.rank >= Rank.read}
     stated |= {"parallel.strategy"} if found.schemes else set()
+    halved = [b for b in found.bindings if b.field == "train.precision" and constant(b.expr) not in (None, "fp32")]
+    stated |= {"train.precision"} if halved else set()  # TRL's own bf16, which no launch takes back
     for field in _LAUNCHED:
         if field not in stated:
             words = "the command that starts the run decides it, and no file that was read has that command"
