@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from preflight.documents.document import TreeDocument
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import constant, is_constant
+from preflight.program.bindings import bind, constant, is_constant
+from preflight.vocabulary.argv import behind_unread_words, unread_words
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Word
+from preflight.vocabulary.reading import Binding, Rank, Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Const, Expr, Op, Route, Value, evaluate
 
@@ -18,7 +19,8 @@ _JSON: CacheKind[TreeDocument] = CacheKind("a parsed JSON file")
 
 def document_of(source: Source, project: Project) -> TreeDocument:
     """The parsed file, kept per project; YAML 1.1, as yaml.safe_load reads it. Raises DocumentError."""
-    if source.path.endswith(".json"):
+    plain = not source.path.endswith((".yaml", ".yml"))
+    if source.path.endswith(".json") or (plain and source.text.lstrip()[:1] == "{"):
         from preflight.documents.json import parse_json
 
         return project.remembered.get(_JSON, lambda: parse_json(source), source.path)
@@ -105,3 +107,24 @@ def read_scalar(text: str) -> Value:
         plain = all(isinstance(one, (str, int, float, bool)) for one in value)
         return tuple(value) if plain else text
     return value if isinstance(value, (bool, int, float)) or value is None else text
+
+
+# Command lines with words that nobody knows.
+
+_SETTABLE = (
+    "model.name", "train.batch_size", "train.grad_accum", "train.seq_len", "train.precision", "train.optimizer",
+    "train.gradient_checkpointing", "train.peft.method", "train.quantization.type", "parallel.strategy",
+    "parallel.offload",
+)  # fmt: skip
+"""Job fields that the command line of every trainer can set, beside those that it is seen to set."""
+
+
+def after_unread_words(words: Sequence[Word], bindings: Sequence[Binding], behind: Sequence[Binding]) -> list[Binding]:
+    """The bindings of a tool's file and command line; with unknown words in it, only what the words `behind` state."""
+    unread, _ = behind_unread_words(words)
+    if unread is None:
+        return list(bindings)
+    doubt = unread_words(unread)
+    names = dict.fromkeys((*_SETTABLE, *(one.field for one in bindings)))
+    stated = [one for one in behind if one.rank >= Rank.read and one.origin is not None]
+    return [*(bind(name, doubt, Rank.read, doubt.origin) for name in names), *stated]

@@ -71,7 +71,7 @@ def _plain(value: Value) -> bool:
 
 
 def settings_links(records: Sequence[CallRecord]) -> list[tuple[str, Expr]]:
-    """JSON files that calls name as settings: `deepspeed="ds.json"`, `config="ds.json"`, `fsdp_config="fsdp.json"`."""
+    """Files that calls name as settings: `deepspeed="ds.json"`, `config="ds.json"`, `fsdp_config="fsdp.json"`."""
     found = []
     for record in records:
         expr = record.argument("deepspeed") or (
@@ -80,7 +80,7 @@ def settings_links(records: Sequence[CallRecord]) -> list[tuple[str, Expr]]:
         expr = expr or (record.argument("hf_ds_config") if record.method == "DeepSpeedPlugin" else None)
         for one in (expr, record.argument("fsdp_config")):
             value = constant(one) if one is not None else None
-            if one is not None and isinstance(value, str) and value.endswith(".json"):
+            if one is not None and isinstance(value, str) and ("." in value or "/" in value):
                 found.append((value, one))
     return found
 

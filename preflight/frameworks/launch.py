@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_details, fsdp_settings
+from preflight.frameworks.named_files import PROCESSES, SHARDING, folders, located, name_in, without_file
 from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold
 from preflight.program.rows import FoundSettings
+from preflight.python.evaluator import ProgramArguments
+from preflight.vocabulary.argv import until_unread_words
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
@@ -20,7 +22,9 @@ _ACCELERATED = ("accelerate", "transformers-trainer", "trl")
 """Frameworks that read what `accelerate launch` puts into the environment."""
 
 
-def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence[Binding]) -> list[Binding]:
+def launch_bindings(
+    call: Call | None, facts: Sequence[Fact], bindings: Sequence[Binding], project: Project
+) -> list[Binding]:
     """The program's bindings after those of its launch: of the same rank, the program's win."""
     several = call is not None and _several(call.launch)
     framework = next((fact.value for fact in facts if fact.name == "framework"), None)
@@ -28,7 +32,24 @@ def launch_bindings(call: Call | None, facts: Sequence[Fact], bindings: Sequence
     kept = [b for b in bindings if several or b.field != "parallel.strategy" or b.rank != Rank.default]
     if several and framework in _ACCELERATED:
         found.insert(0, bind("parallel.strategy", Const("ddp"), Rank.default))
-    return [*found, *kept]
+    missing = list(_without_files(call, project)) if call is not None and framework in _ACCELERATED else []
+    return [*missing, *found, *kept]
+
+
+_LAUNCHED = ("parallel.strategy", "parallel.ranks_per_node", "parallel.gpus_per_node", "train.precision")
+"""What `accelerate launch`, `torchrun` or `tune run` decide if the file of the trainer does not."""
+
+
+def without_launch(found: FoundSettings) -> Iterator[Binding]:
+    """What a launch would decide, unknown as long as no file is seen to start the run. Values of the file win."""
+    stated = {one.field for one in found.bindings if one.rank >= Rank.read}
+    stated |= {"parallel.strategy"} if found.schemes else set()
+    halved = [b for b in found.bindings if b.field == "train.precision" and constant(b.expr) not in (None, "fp32")]
+    stated |= {"train.precision"} if halved else set()  # TRL's own bf16, which no launch takes back
+    for field in _LAUNCHED:
+        if field not in stated:
+            words = "the command that starts the run decides it, and no file that was read has that command"
+            yield bind(field, Const(Unknown(words, Cause.not_set, (field,))), Rank.not_followed)
 
 
 def environment_of(launch: Launch) -> dict[str, Expr]:
@@ -49,6 +70,11 @@ def environment_of(launch: Launch) -> dict[str, Expr]:
         for name, expr in (("SLURM_PROCID", Const("0")), ("SLURM_LOCALID", Const("0")), ("SLURM_NTASKS", count)):
             found.setdefault(name, expr)
     return found
+
+
+def arguments_of(call: Call | None) -> ProgramArguments:
+    """What the program finds in sys.argv."""
+    return ProgramArguments(*until_unread_words(call.words)) if call is not None else ProgramArguments()
 
 
 def _several(launch: Launch) -> bool:
@@ -84,13 +110,37 @@ def _environment(environment: Mapping[str, Expr]) -> Iterator[Binding]:
             yield bind("parallel.offload", Const(part, device.origin), Rank.read)
 
 
+_FILES = {
+    "ACCELERATE_CONFIG_FILE": ("train.precision", "train.grad_accum", *PROCESSES, *SHARDING),
+    "ACCELERATE_DEEPSPEED_CONFIG_FILE": ("train.precision", "train.batch_size", "train.grad_accum", *SHARDING),
+}
+"""Files that `accelerate launch` names, and the Job fields that they may set."""
+
+
 def launch_links(call: Call | None, project: Project) -> Iterator[Link]:
     """Configuration files that the launch names (`accelerate launch --config_file`)."""
-    for name in ("ACCELERATE_CONFIG_FILE", "ACCELERATE_DEEPSPEED_CONFIG_FILE"):
-        expr = call.launch.environment.get(name) if call is not None else None
-        target = constant(expr) if expr is not None else None
-        if expr is not None and isinstance(target, str) and project.exists(posixpath.normpath(target)):
-            yield Link("config", posixpath.normpath(target), origin=expr.origin)
+    for expr, path, _ in _named(call, project):
+        if path is not None:
+            yield Link("config", path, origin=expr.origin)
+
+
+def _named(call: Call | None, project: Project) -> Iterator[tuple[Expr, str | None, tuple[str, ...]]]:
+    """The file names in a launch, each with its path in the project, if it is there, and the fields it may set."""
+    for variable, fields in _FILES.items():
+        expr = call.launch.environment.get(variable) if call is not None else None
+        if call is not None and expr is not None:
+            name = name_in(expr)
+            yield expr, located(name, project, folders(call.caller, call)) if name is not None else None, fields
+
+
+def _without_files(call: Call, project: Project) -> Iterator[Binding]:
+    """Settings of a launch whose file is not in the project. What the launch or the program states itself is known."""
+    stated = {"parallel.ranks_per_node"} if call.launch.ranks_per_node or call.launch.total_ranks else set()
+    for expr, path, fields in _named(call, project):
+        if path is None:
+            rest = [field for field in fields if field not in SHARDING and field not in stated]
+            yield from without_file(name_in(expr) or "", expr.origin)
+            yield from without_file(name_in(expr) or "", expr.origin, rest, Rank.not_followed)
 
 
 # Rules that tables/accelerate.toml cannot express.

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from preflight.frameworks.arguments import arguments_of, document_of, given_by
 from preflight.frameworks.fsdp import fsdp_objects
+from preflight.frameworks.named_files import PROCESSES, located, name_in, without_file
 from preflight.frameworks.table import read
 from preflight.program.arguments import Arguments, arguments_of_call
 from preflight.program.bindings import bind, constant, first_origin, fold, under
 from preflight.program.names import binding_for
 from preflight.program.rows import FoundSettings
-from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding, Rank
+from preflight.python.objects import CallRecord, ClassValue
+from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.reading import Binding, Rank, Word
+from preflight.vocabulary.spelling import OPTIMIZERS
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Const, Expr, Op, Scalar
 
 _TRAINERS = ("Trainer", "Fabric")
@@ -46,9 +51,79 @@ def lightning_bindings(records: Sequence[CallRecord], weights: Expr | None) -> l
 def trainer(args: Arguments) -> Arguments:
     """The arguments of a file of LightningCLI: the Trainer's without their prefix, with the rank of a call's."""
     if not any(name.startswith("trainer.") for name in args.given):
-        return args
+        return _renewed(args)
     given = {name: expr for name, expr in args.inner("trainer").given.items() if constant(expr) is not None}
-    return Arguments({**args.given, **given}, rank=None)
+    return _renewed(Arguments({**args.given, **given}, rank=None))
+
+
+_OLD_NAMES = {"gpus": "devices", "distributed_backend": "strategy"}
+"""Keys until 1.9 and 1.4 -> today's (pytorch_lightning 1.9, trainer/connectors/accelerator_connector.py)."""
+_OLD_STRATEGIES = ("dp", "ddp", "ddp2", "ddp_spawn", "ddp_sharded", "ddp_sharded_spawn")
+"""Strategies that `accelerator` named until 1.4."""
+
+
+def _renewed(args: Arguments) -> Arguments:
+    """The arguments under the names that Lightning 2 has for them."""
+    more = {new: args[old] for old, new in _OLD_NAMES.items() if old in args and new not in args}
+    if "strategy" not in args and args.value("accelerator") in _OLD_STRATEGIES:
+        more["strategy"] = args["accelerator"]
+    return args.completed(more) if more else args
+
+
+def is_command_line(record: CallRecord) -> bool:
+    """Whether the call makes a LightningCLI, or an object of a class of the project that is one."""
+    bases = record.callee.external_bases if isinstance(record.callee, ClassValue) else [record.name]
+    return any(base.endswith("LightningCLI") for base in bases)
+
+
+_SETTABLE = ("train.precision", "train.grad_accum", "train.batch_size", "train.optimizer", *PROCESSES)
+"""Job fields, besides the sharding, that a file of LightningCLI may set."""
+
+
+def command_line(
+    words: Sequence[Word], project: Project, starts: Sequence[str], parameters: Sequence[str] = ()
+) -> tuple[FoundSettings, list[str], Mapping[str, Expr]]:
+    """The settings of a LightningCLI's command line and of its files (`--config x.yaml`), these files, and the values
+    that they give to `parameters`: arguments of the model and of the data.
+
+    Later words win, as jsonargparse reads them: a flag in front of a file is lost to it.
+    """
+    given: dict[str, Expr] = {}
+    missing: list[Binding] = []
+    reads: list[str] = []
+    for name, expr in _said(words):
+        if name not in ("config", "c"):
+            given[name] = expr
+            continue
+        said = name_in(expr) or ""
+        path = located(said, project, starts)
+        top = _mapping(path, project) if path is not None else None
+        if path is None or top is None:
+            missing += without_file(said, expr.origin)
+            missing += without_file(said, expr.origin, _SETTABLE, Rank.not_followed)
+            given |= dict.fromkeys(parameters, missing[-1].expr)
+            continue
+        reads.append(path)
+        given |= top.given
+    found = read("lightning", Arguments({"trainer.precision": Const(None), **given}))
+    found.bindings = [*missing, *found.bindings]
+    return found, reads, {name.replace(".init_args.", "."): expr for name, expr in given.items()}
+
+
+def _said(words: Sequence[Word]) -> Iterator[tuple[str, Expr]]:
+    """The options of a command line in their order, several of one name too."""
+    for at, word in enumerate(words):
+        if word.prefix.startswith("-"):
+            yield from given_by(words[at : at + 2] if word.value is None else words[at : at + 1]).items()
+
+
+def _mapping(path: str, project: Project) -> Arguments | None:
+    try:
+        document = document_of(project.source(path), project)
+    except (DocumentError, UnreadableFile):
+        return None
+    top = document.value()
+    return arguments_of(document, top) if isinstance(top, Mapping) else None
 
 
 def names_of_parts(args: Arguments, found: FoundSettings) -> None:
@@ -57,6 +132,10 @@ def names_of_parts(args: Arguments, found: FoundSettings) -> None:
         suggested = binding_for(key, expr, "json") if key.startswith(("data.", "model.")) else None
         if suggested is not None:
             found.bindings.append(suggested)
+    name = constant(args.get("optimizer.class_path", constant(args.get("optimizer"))))
+    if isinstance(name, str):
+        kind = OPTIMIZERS.get(name.rpartition(".")[2].lower(), "other")
+        found.add("train.optimizer", Const(kind, args.origin("optimizer.class_path") or args.origin("optimizer")))
 
 
 def devices(said: Expr) -> Expr | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.frameworks.arguments import arguments_of, document_of, given_by
+from preflight.frameworks.arguments import after_unread_words, arguments_of, document_of, given_by
 from preflight.frameworks.table import Head, heads
 from preflight.program.rows import function
 from preflight.vocabulary.project import Project
@@ -52,9 +52,11 @@ def _has(top: Mapping[str, Value], key: str) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The reading of the file, by the table of its kind."""
-    from preflight.frameworks.launch import launch_bindings, launch_links
-    from preflight.frameworks.shared import unread
+    from preflight.frameworks.launch import launch_bindings, launch_links, without_launch
+    from preflight.frameworks.named_files import folders
+    from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
+    from preflight.vocabulary.argv import behind_unread_words
 
     try:
         document = document_of(source, project)
@@ -69,10 +71,15 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     starts = head.starts
     given = given_by(call.words) if call is not None and starts and kind != "lightning" else {}
     found = read_table(kind, arguments_of(document, top, given))
-    found.bindings += unread(found, project)
+    settle_files(found, project, folders(source.path, call))
+    if call is not None and starts:
+        behind = read_table(kind, arguments_of(None, {}, given_by(behind_unread_words(call.words)[1]))).bindings
+        found.bindings = after_unread_words(call.words, found.bindings, behind)
+    if call is None and starts and head.launched:
+        found.bindings = [*without_launch(found), *found.bindings]
     framework = Fact("framework", head.framework)
     facts = (framework, Fact("reads_config", True), *found.facts) if starts else tuple(found.facts)
-    bindings = launch_bindings(call, facts, found.bindings) if starts and call is not None else found.bindings
+    bindings = launch_bindings(call, facts, found.bindings, project) if starts and call is not None else found.bindings
     links = [*launch_links(call, project), *found.links] if starts else found.links
     return Reading(
         source.path,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from preflight.frameworks.library_defaults import shrinks_itself
+from preflight.frameworks.named_files import joined, name_in, without_file
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import bind, constant, first_origin
+from preflight.program.bindings import constant, first_origin
 from preflight.program.rows import FoundSettings
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link, Rank
+from preflight.vocabulary.reading import Binding, Fact, Link
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 
@@ -61,33 +62,27 @@ def shrinking(args: Arguments, found: FoundSettings) -> None:
         found.facts.append(Fact("handles_oom", True, first_origin(expr)))
 
 
-def file_link(expr: Expr, found: FoundSettings) -> None:
-    """A further file of settings that the tool reads."""
-    target = constant(expr)
-    if isinstance(target, str) and target.endswith((".json", ".yaml", ".yml")):
-        found.links.append(Link("config", posixpath.normpath(target), origin=expr.origin))
-
-
 def scheme_link(expr: Expr, found: FoundSettings) -> None:
-    """The same for a file of DeepSpeed, which alone says what is sharded."""
-    before = len(found.links)
-    file_link(expr, found)
-    found.schemes += found.links[before:]
+    """A file of DeepSpeed or FSDP, which alone says what is sharded. It may have any name."""
+    value = constant(expr)
+    if isinstance(value, Mapping) or value in (None, "", "true", "false", True, False):
+        return
+    name = name_in(expr) or ""
+    if "." in name or "/" in name or isinstance(value, Unknown):
+        found.links.append(Link("config", posixpath.normpath(name) if name else "", origin=first_origin(expr)))
+        found.schemes.append(found.links[-1])
 
 
-def unread(found: FoundSettings, project: Project) -> list[Binding]:
-    """`parallel.strategy` is unknown if a file that is not in the project says how the model is sharded."""
-    missing = [link for link in found.schemes if not project.exists(link.target)]
-    reason = "{} says how the model is sharded, and is not in the project"
-    return [
-        bind(
-            "parallel.strategy", Const(Unknown(reason.format(one.target), Cause.file_not_found), one.origin), Rank.read
-        )
-        for one in missing
-    ]
+def settle_files(found: FoundSettings, project: Project, starts: Sequence[str]) -> None:
+    """Finds the files that the tool's settings name. Without one, what it says of sharding is unknown."""
+    there, missing = joined(found.links, project, starts)
+    found.links = [*there, *missing]
+    for link in missing:
+        if link in found.schemes:
+            found.bindings += without_file(link.target, link.origin)
 
 
 def linked_files(args: Arguments, found: FoundSettings) -> None:
     """`deepspeed: ds.json`, `fsdp_config: fsdp.json`."""
     scheme_link(args.get("deepspeed"), found)
-    file_link(args.get("fsdp_config"), found)
+    scheme_link(args.get("fsdp_config"), found)

@@ -69,6 +69,8 @@ class Head(BaseModel):
     """The trainer; absent if the file starts nothing."""
     starts: bool = True
     """Whether the file starts a run (and does not just configure another program)."""
+    launched: bool = False
+    """Whether the command that starts the run decides how many processes there are, and how they share the model."""
     order: int = 50
     """Kinds of a lower number are asked first whether a file is theirs."""
     words: list[str] = []

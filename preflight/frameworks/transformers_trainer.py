@@ -156,6 +156,15 @@ def from_command_line(record: CallRecord) -> bool:
     return isinstance(record.node, ast.Call) and "parse" in ast.unparse(record.node.func).rpartition(".")[2]
 
 
+_FILE_PARSERS = ("parse_json_file", "parse_yaml_file", "parse_args_and_config")
+
+
+def parses_file(record: CallRecord) -> bool:
+    """Whether a file gives the arguments object its fields (`parse_json_file`)."""
+    func = record.node.func if isinstance(record.node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr in _FILE_PARSERS
+
+
 def parameters(flavour: str = "transformers", version: str | None = None) -> list[Parameter]:
     """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
     return _flags(arguments_at(flavour, version))

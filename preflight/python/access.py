@@ -111,6 +111,8 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
     if isinstance(value, External):
         if value.name == "os.environ":
             return _environment(ev, to_expr(index))
+        if value.name == "sys.argv":
+            return _argument(ev, to_expr(index), origin)
         return value if value.name[:1].isupper() or value.name.startswith("typing") else Attribute(value, "[]", origin)
     if isinstance(value, Either):
         then = item(ev, value.then, index, node, frame)
@@ -179,6 +181,16 @@ def _environment(ev: Evaluator, key: Expr) -> Abstract:
     if isinstance(key, Const) and isinstance(key.value, str):
         return environment_variable(ev, key.value, key.origin)
     return unknown("the name of the environment variable is not known", cause=Cause.run_time)
+
+
+def _argument(ev: Evaluator, index: Expr, origin: Origin | None) -> Expr:
+    """`sys.argv[1]`: a word of the command line that starts the program."""
+    at, given = ev.value_of(index), ev.arguments
+    if isinstance(at, int) and at < 0 and given.complete:
+        at += len(given.words) + 1
+    if isinstance(at, int) and 0 < at <= len(given.words):
+        return given.words[at - 1]
+    return unknown("the words of the command line are not known", origin, Cause.not_set)
 
 
 def environment_variable(ev: Evaluator, name: str, origin: Origin | None) -> Expr:

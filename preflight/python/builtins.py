@@ -76,6 +76,8 @@ def _reduction(site: CallSite, name: str) -> Abstract:
             if value.open:
                 return site.unknown("not all of its items are known")
             return Const(len(value.items), site.derived)
+        if isinstance(value, External) and value.name == "sys.argv" and site.ev.arguments.complete:
+            return Const(len(site.ev.arguments.words) + 1, site.derived)
         if isinstance(value, (Instance, Attribute)):
             return site.unknown("the length of the object is only known when the program runs", Cause.run_time)
     if "key" in site.kwargs:

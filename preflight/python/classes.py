@@ -118,6 +118,10 @@ def instantiate(
         return made
     for key, value in kwargs.items():  # the base class is a library's: no more is known of the object
         made.attributes.setdefault(key, value)
+    for base in cls.external_bases if record is not None else ():
+        hook = ev.hooks.get(f"{base}.__init__")
+        if hook is not None and record is not None:
+            hook(record, ev)
     return made
 
 

@@ -66,6 +66,14 @@ LibraryValue: TypeAlias = "Callable[[Evaluator], Abstract]"
 """The value of a library's attribute (`wandb.config`)."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramArguments:
+    """`sys.argv` behind the program's name. `complete`: these are all; else nobody knows what follows them."""
+
+    words: tuple[Expr, ...] = ()
+    complete: bool = False
+
+
 class OutOfSteps(Exception):
     """The budget of steps is spent. Caught where the interpretation was started."""
 
@@ -112,16 +120,18 @@ class Evaluator(ABC):
         hooks: Mapping[str, Hook] | None = None,
         *,
         environment: Mapping[str, Expr] | None = None,
+        arguments: ProgramArguments | None = None,
+        directory: str | None = None,
         assume: Environment | None = None,
         assume_defaults: bool = False,
         steps: int = STEPS,
-        launched: bool = True,
     ) -> None:
         self.project = project
-        self.launched = launched
-        """Whether something that was read starts it, from the project's root. Else somebody starts it where it lies."""
         self.hooks = {**self.library_hooks, **(hooks or {})}
         self.environment = dict(environment or {})
+        self.arguments = arguments or ProgramArguments()
+        self.directory = directory
+        """The current directory in which the program starts, relative to the project's root; None: not known."""
         self.assume: dict[str, Expr] = dict(assume or {})
         self.assume_defaults = assume_defaults
         # what the evaluation finds

@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 
 from preflight.python.evaluator import Evaluator
-from preflight.python.objects import Abstract, CallRecord, Container, Instance, Key, is_expr, to_expr
+from preflight.python.objects import Abstract, CallRecord, Config, Container, Instance, Key, is_expr, to_expr
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Const, Origin, Route, Scalar, Span, unknown
+from preflight.vocabulary.values import Cause, Const, Origin, Ref, Route, Scalar, Span, unknown
 
 PATH = "pathlib.Path"
 
@@ -29,7 +29,10 @@ def path_text(ev: Evaluator, value: Abstract | None) -> str | None:
     if isinstance(value, Instance):
         found = value.state.get("path")
         return found if isinstance(found, str) else None
-    found = ev.value_of(to_expr(value)) if value is not None and is_expr(value) else None
+    if value is None:
+        return None
+    expr = Ref(value.prefix) if isinstance(value, Config) else to_expr(value) if is_expr(value) else None
+    found = ev.value_of(expr) if expr is not None else None
     return found if isinstance(found, str) else None
 
 
@@ -46,10 +49,12 @@ def path_parent(path: Instance) -> Instance:
 
 
 def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
-    """A path named in a program, from the project's root: the program starts there, or in its own folder, which comes
-    first if nothing that was read starts it."""
-    own = [posixpath.dirname(p) or "." for p in (*([record.path] if record else []), *ev.reads[:1])]
-    bases = [".", *own] if ev.launched else [*own[::-1], "."]
+    """A path named in a program, from the project's root: where the program starts, else there or in its own folder.
+
+    A program that nobody is seen to start is started in its own folder if the file lies there.
+    """
+    own = [posixpath.dirname(p) or "." for p in (*ev.reads[:1], *([record.path] if record else []))]
+    bases = [*own[:1], ".", *own] if ev.directory is None else [ev.directory, ".", *own]
     for base in dict.fromkeys(bases):
         found = posixpath.normpath(posixpath.join(base, path))
         if not found.startswith(("..", "/")) and ev.project.exists(found):

@@ -6,21 +6,21 @@ composes belong to its step and are no steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TypeVar
 
 from preflight.dialects import Dialect, load, recognise
 from preflight.study.scope import Scope
-from preflight.vocabulary.argv import bind
+from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word, cannot_be_parsed
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span
+from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, names
 
 MAX_DEPTH = 8
 """Scripts that start scripts. A longer chain has files that start each other."""
@@ -97,14 +97,21 @@ class Follower:
         if call is None and path in self._plain:
             return self._plain[path]
         dialect, reading = self.dialect(path), None
-        if dialect is None and composed and path.endswith((".yaml", ".yml")) and self._only_unrecognised(path):
-            dialect = load("hydra")
+        if dialect is None and composed and self._only_unrecognised(path):
+            dialect = self._composed(path)
         if dialect is not None:
             read = dialect.read
             reading = self._tried(path, lambda source: read(source, call, self.project))
         if call is None:
             self._plain[path] = reading
         return reading
+
+    def _composed(self, path: str) -> Dialect | None:
+        """The dialect of a configuration that a program names: a tool's file of any name, else Hydra's."""
+        tools = load("transformers_args")
+        if self._tried(path, lambda source: tools.recognises(source, self.project)):
+            return tools
+        return load("hydra") if path.endswith((".yaml", ".yml")) else None
 
     def _command(self, path: str, call: Call) -> Reading:
         """The reading of a command in a script that starts no file of the project."""
@@ -145,10 +152,13 @@ class Follower:
                 continue
             words = link.words or (call.words if call else ())
             settings = {**(call.settings if call else {}), **link.settings}
-            inner = Call(reading.path, words, settings, call.launch if call else Launch())
+            inner = Call(
+                reading.path, words, settings, call.launch if call else Launch(), call.directory if call else None
+            )
             config = self.read(link.target, inner, composed=True)
             if config is not None:
-                axes = frozenset(axis.name for axis in _axes(config))
+                config, kept = _as_far_as_known(config, words)
+                axes = frozenset(axis.name for axis in _axes(config) if kept is None or axis.name in kept)
                 yield ChainStep(config, link, Scope(axes, {}, _local(config)), Launch())
 
     def _extend(self, step: ChainStep, above: Chain) -> Iterator[Chain]:
@@ -171,7 +181,7 @@ class Follower:
         words = tuple(_resolved(item, scope) for item in link.words)
         settings = {name: scope.resolve(expr) for name, expr in link.settings.items()}
         launch = _merge(step.launch, with_expressions(link.launch, scope.resolve))
-        call = Call(step.reading.path, words, settings, launch)
+        call = Call(step.reading.path, words, settings, launch, link.directory)
         reading = self._command(target, call) if link.kind == "command" else self.read(target, call)
         if reading is None or not (reading.trains or any(one.kind in LAUNCHES for one in reading.links)):
             return
@@ -201,6 +211,25 @@ def _local(reading: Reading) -> dict[str, Expr]:
     for setting in sorted(reading.settings, key=lambda setting: setting.rank):
         local[setting.key] = setting.expr
     return local
+
+
+_SWITCHES_OF_HYDRA = ("-m", "--multirun")
+
+
+def _as_far_as_known(config: Reading, words: Sequence[Word]) -> tuple[Reading, frozenset[str] | None]:
+    """A composed configuration without the values that unknown words of the command line (`$OVERRIDES`) may replace.
+
+    And the keys that the words behind them set; None if no word is unknown. A file of another tool has no overrides.
+    """
+    unread, behind = behind_unread_words(words, _SWITCHES_OF_HYDRA) if config.dialect == "hydra" else (None, ())
+    if unread is None:
+        return config, None
+    doubt = unread_words(unread)
+    kept = frozenset(one.prefix.rstrip("=") for one in behind if one.prefix.endswith("="))
+    settings = tuple(one if one.key in kept else replace(one, expr=doubt) for one in config.settings)
+    parameters = tuple(one if one.name in kept else replace(one, default=doubt) for one in config.parameters)
+    bindings = tuple(one if any(True for _ in names(one.expr)) else replace(one, expr=doubt) for one in config.bindings)
+    return replace(config, settings=settings, parameters=parameters, bindings=bindings, branches=()), kept
 
 
 def branch_scope(scope: Scope, branch: Branch) -> Scope:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.vocabulary.reading import FALSE, SWITCHES, TRUE, Parameter, Word, convert, word
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, evaluate, names, unknown
 
 _ARGV = ("argparse", "click", "dataclass")
+_SWEPT = "wandb"
+"""The kind of a parameter that no command line sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundArguments:
-    """A parsed argv: parameter -> expression, and the words that no parameter takes."""
+    """A parsed argv: parameter -> expression, and the words that no parameter takes.
+
+    `unread` is the last word that may be any option. Each parameter that no later word sets is unknown then.
+    """
 
     values: Mapping[str, Expr]
     left: tuple[Word, ...] = ()
+    unread: Word | None = None
 
 
 def bind_words(parameters: Sequence[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
@@ -32,6 +38,7 @@ def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> BoundArgumen
     positionals = [p for p in argv if not p.flags and p.kind != "dataclass"]
     values: dict[str, Expr] = {}
     left: list[Word] = []
+    unread: Word | None = None
     queue = list(_split(words))
     at = 0
     while at < len(queue):
@@ -44,6 +51,8 @@ def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> BoundArgumen
             elif not item.prefix and item.value is not None and positionals:
                 at = _positional(positionals, queue, at, values)
             else:
+                if may_be_options(item, left[-1] if left and at > 1 and left[-1] is queue[at - 2] else None):
+                    values, unread = {}, item
                 left.append(item)
             continue
         found = _option(item, flags)
@@ -52,7 +61,73 @@ def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> BoundArgumen
             continue
         parameter, value = found
         values[parameter.name], at = _take(parameter, item, value, queue, at)
-    return BoundArguments(values, tuple(left))
+    if unread is not None:
+        doubt = unread_words(unread)
+        values = {**{p.name: doubt for p in parameters if p.kind != _SWEPT}, **values}
+    return BoundArguments(values, tuple(left), unread)
+
+
+def may_be_options(item: Word, before: Word | None, switches: Container[str] = ()) -> bool:
+    """Whether a word whose text is unknown may set any option: `$EXTRA_ARGS`, `"$@"`, `@arguments.txt`.
+
+    `before` is the word before it: behind an option that nobody knows stands the value of that option. `switches` are
+    known to have no value.
+    """
+    if item.prefix or item.value is None:
+        return False
+    option = before is not None and before.prefix.startswith("-") and before.value is None
+    if before is not None and option and before.prefix != "--" and before.prefix not in switches:
+        return False
+    if isinstance(item.value, Const) and isinstance(item.value.value, str):
+        return item.value.value.startswith("@") and len(item.value.value) > 1
+    return isinstance(evaluate(item.value), Unknown) and (_has_unknown(item.value) or not any(names(item.value)))
+
+
+def _has_unknown(expr: Expr) -> bool:
+    """Whether a part of a value is unknown, whatever the axes in it are."""
+    if isinstance(expr, Op):
+        return any(_has_unknown(operand) for operand in expr.operands)
+    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+
+
+def unread_words(item: Word) -> Const:
+    """The value of every option that such a word may set."""
+    value = None if item.value is None else evaluate(item.value)
+    if isinstance(value, Unknown):
+        words, cause = f"words of the command line may set it, and they are not known: {value.words}", value.cause
+    else:
+        words, cause = f"the file of arguments {value} may set it", Cause.not_read
+    return Const(Unknown(words, cause), item.origin)
+
+
+def until_unread_words(words: Sequence[Word]) -> tuple[tuple[Expr, ...], bool]:
+    """The words as a program sees them, up to the first that may be several; and whether these are all."""
+    found: list[Expr] = []
+    for at, item in enumerate(words):
+        if may_be_options(item, words[at - 1] if at else None):
+            return tuple(found), False
+        found.append(_whole(item))
+    return tuple(found), True
+
+
+def _whole(item: Word) -> Expr:
+    text = f"{item.hydra_prefix}{item.prefix}"
+    if item.value is None:
+        return Const(text, item.origin)
+    if isinstance(item.value, Const) and not isinstance(item.value.value, Unknown):
+        return Const(f"{text}{item.value.value}", item.value.origin if not text else item.origin)
+    return Op("concat", (Const(text), item.value), item.origin) if text else item.value
+
+
+def behind_unread_words(words: Sequence[Word], switches: Container[str] = ()) -> tuple[Word | None, tuple[Word, ...]]:
+    """The last word that may be any option, and the words behind it; None, and all words, if there is none.
+
+    For tools whose parameters are not listed.
+    """
+    for at in range(len(words) - 1, -1, -1):
+        if may_be_options(words[at], words[at - 1] if at else None, switches):
+            return words[at], tuple(words[at + 1 :])
+    return None, tuple(words)
 
 
 def _split(words: Sequence[Word]) -> Iterator[Word]:
@@ -129,7 +204,7 @@ def _values(queue: list[Word], at: int) -> tuple[list[Expr], int]:
     items: list[Expr] = []
     while at < len(queue):
         value = _value(queue[at])
-        if value is None:
+        if value is None or (items and may_be_options(queue[at], None)):
             break
         items.append(value)
         at += 1

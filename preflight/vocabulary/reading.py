@@ -111,6 +111,8 @@ class Link:
     launch: Launch = Launch()
     origin: Origin | None = None
     group: int = 0
+    directory: str | None = None
+    """The current directory in which the target starts, relative to the project's root; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class Call:
     words: tuple[Word, ...] = ()
     settings: Mapping[str, Expr] = field(default_factory=dict)
     launch: Launch = Launch()
+    directory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ KNOWN = {
     "finally": ("try:\n    n = 1\nfinally:\n    n = 2\nprobe(n)", 2),
     "with": ("with open('x') as f:\n    n = 3\nprobe(n)", 3),
     "match": ("k = 'b'\nmatch k:\n    case 'a' | 'c':\n        n = 1\n    case _:\n        n = 2\nprobe(n)", 2),
-    "environment with a default": ("import os\nprobe(int(os.environ.get('N', '6')))", 6),
+    "environment of a launcher": ("import os\nprobe(int(os.environ.get('WORLD_SIZE', '6')))", 6),
     "deep copy": ("import copy\na = {'x': [1]}\nb = copy.deepcopy(a)\nb['x'].append(2)\nprobe(len(a['x']))", 1),
     "main": ("def main():\n    probe(1)\nif __name__ == '__main__':\n    main()", 1),
     "decorated": ("import functools\n@functools.lru_cache\ndef f():\n    return 3\nprobe(f())", 3),

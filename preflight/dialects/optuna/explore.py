@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna.suggest import SUGGEST, SuggestedSpace, space_of, trial
 from preflight.frameworks.calls import CallFacts, read_calls
-from preflight.frameworks.launch import environment_of, launch_bindings
+from preflight.frameworks.launch import arguments_of, environment_of, launch_bindings
 from preflight.python.evaluator import Evaluator
 from preflight.python.interpreter import Interpreter
 from preflight.python.objects import (
@@ -77,11 +77,19 @@ class Explorer:
         self.runs += 1
         environment = environment_of(self.call.launch) if self.call is not None else {}
         hooks, known = {**SUGGEST, **STUDY}, {**self.words, **assume}
-        ev = Interpreter(self.project, hooks, environment=environment, assume=known, assume_defaults=self.defaults)
+        ev = Interpreter(
+            self.project,
+            hooks,
+            environment=environment,
+            arguments=arguments_of(self.call),
+            directory=self.call.directory if self.call is not None else None,
+            assume=known,
+            assume_defaults=self.defaults,
+        )
         ev.run(self.path)
         space = space_of(ev)
         facts = read_calls(ev.calls, self.project, parameters=(*ev.parameters, *space.axes))
-        bindings = tuple(launch_bindings(self.call, facts.facts, facts.bindings))
+        bindings = tuple(launch_bindings(self.call, facts.facts, facts.bindings, self.project))
         return Exploration(ev, space, facts, bindings, frozenset(ev.decided_by))
 
     def deciders(self, found: Exploration) -> list[Axis]:

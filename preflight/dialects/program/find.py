@@ -19,7 +19,7 @@ _LIBRARIES = re.compile(rf"^\s*(?:from\s+(?:{_NAMES})\b|import\s(?:[\w., ]*[ ,])
 _TRAINS = re.compile(
     r"\.(?:manual_)?backward\(|\b(?:\w*Trainer|(?:Seq2Seq)?TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\("
     r"|\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\b.*(?:parse|Parser)|HfArgumentParser\("
-    r"|\b(?:YOLO|RTDETR)\(.*?\.train\(|\b(?:LightningCLI|Fabric)\(",
+    r"|\b(?:YOLO|RTDETR)\(.*?\.train\(|\b(?:LightningCLI|Fabric)\(|\bLightningCLI\)",
     re.DOTALL,
 )
 _ENTRY = re.compile(r"^if\s+__name__\s*==|^@hydra\.main|^(?:app|typer)\.|^wandb\.agent\(", re.MULTILINE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.program.find import recognises
@@ -16,12 +17,12 @@ from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Axis, Cause, Const, Expr, Unknown
+from preflight.vocabulary.values import Axis, Const, Expr
 
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
     from preflight.frameworks.calls import CallFacts
-    from preflight.python.evaluator import Evaluator, Hook
+    from preflight.python.evaluator import Evaluator, Hook, ProgramArguments
     from preflight.python.interpreter import Interpreter
 
 NAME = "program"
@@ -36,6 +37,8 @@ _HEAVY: CacheKind[Binding | None] = CacheKind("packages that a program imports")
 _FOREIGN: CacheKind[list[Binding]] = CacheKind("the framework of a program that is not PyTorch")
 _SAID: CacheKind[CallFacts] = CacheKind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
+_READ_WORDS = ("argv", "parse_args_and_config")
+"""Words of programs that read their command line by themselves, or a file that it names."""
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 
@@ -45,6 +48,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.frameworks.named_files import folders, joined, without_file
     from preflight.program.versions import imported, of_another_framework, pinned
 
     # raises where it is not Python
@@ -56,17 +60,19 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         _SAID, lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
     )
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
-    parameters = (*known.values(), *_library_parameters(evaluator))
+    parameters = _with_file((*known.values(), *_library_parameters(evaluator)), evaluator)
     axes, settings, problems = sweep_of(evaluator)
-    links = [*launch_links(call, project), *said.links, *_hydra(source, evaluator, call, project)]
-    flagged = list(_flagged_configs(parameters, call))
-    links += (Link("config", target, origin=named.origin) for target, named in flagged if project.exists(target))
-    unread = [one for target, named in flagged if not project.exists(target) for one in _unread(target, named)]
+    starts = folders(source.path, call)
+    told, files, given_by_files = _lightning_cli(evaluator, call, project, starts)
+    parameters = tuple(replace(one, default=given_by_files.get(one.name, one.default)) for one in parameters)
+    named, missing = joined([*said.links, *_flagged_configs(parameters, call)], project, starts)
+    links = [*launch_links(call, project), *named, *_hydra(source, evaluator, call, project)]
+    unread = [one for link in missing for one in without_file(link.target, link.origin)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
     heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
     foreign = evaluator.remembered.get(_FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
-    bindings = launch_bindings(call, facts, said.bindings)
+    bindings = launch_bindings(call, facts, [*said.bindings, *told], project)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
@@ -78,8 +84,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         links=tuple(links),
         facts=tuple(facts),
         problems=(*said.problems, *problems),
-        reads=tuple(path for path in evaluator.reads if path != source.path),
-        trains=said.trains or trains_with_configured_object(evaluator.calls),
+        reads=tuple(path for path in (*evaluator.reads, *files) if path != source.path),
+        trains=said.trains or files is not _NO_FILES or trains_with_configured_object(evaluator.calls),
     )
 
 
@@ -93,21 +99,27 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
 
 def _evaluated(source: Source, call: Call | None, project: Project) -> Interpreter:
     """The evaluated program. It is evaluated again if the command line names a data file that it reads."""
-    from preflight.frameworks.launch import environment_of
+    from preflight.frameworks.launch import arguments_of, environment_of
     from preflight.python.interpreter import Interpreter
+    from preflight.vocabulary.argv import behind_unread_words
 
     environment = environment_of(call.launch) if call is not None else {}
     hooks = _hooks(source, call, project)
-    launched = call is not None
-    evaluator = None if hooks else _known(source, environment, project, launched)
+    arguments = arguments_of(call)
+    directory = call.directory if call is not None else None
+    evaluator = None if hooks else _known(source, environment, arguments, directory, project)
     if evaluator is None:
-        evaluator = Interpreter(project, hooks, environment=environment, launched=launched)
+        evaluator = Interpreter(project, hooks, environment=environment, arguments=arguments, directory=directory)
         evaluator.run(source.path)
-    files = {name: one.default for name, one in evaluator.parameters.items() if _names_data(one.default)}
-    words = given(evaluator.parameters.values(), call.words if call else ())
+    unread, behind = behind_unread_words(call.words if call else ())
+    every = evaluator.parameters.items() if unread is None else ()  # else the words may name other files
+    files = {name: one.default for name, one in every if _names_data(one.default)}
+    words = given(evaluator.parameters.values(), behind)
     files |= {name: value for name, value in words.items() if _names_data(value)}
     if files:
-        evaluator = Interpreter(project, hooks, environment=environment, assume=files, launched=launched)
+        evaluator = Interpreter(
+            project, hooks, environment=environment, arguments=arguments, directory=directory, assume=files
+        )
         evaluator.run(source.path)
     return evaluator
 
@@ -117,17 +129,25 @@ def _names_data(value: Expr | None) -> bool:
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
 
 
-def _known(source: Source, environment: Mapping[str, Expr], project: Project, launched: bool) -> Interpreter:
+def _known(
+    source: Source,
+    environment: Mapping[str, Expr],
+    arguments: ProgramArguments,
+    directory: str | None,
+    project: Project,
+) -> Interpreter:
     """The program evaluated once for all launches with the same texts and the same values of the variables in them."""
     from preflight.python.interpreter import Interpreter
 
-    known = project.remembered.get(_EVALUATED, list, source.path, launched, frozenset(project.overlay.items()))
+    known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
     for before, one in known:
         text = "\n".join(project.source(path).text for path in one.reads)
         mentioned = [name for name in {*before, *environment} if name in text]
-        if all(before.get(name) == environment.get(name) for name in mentioned):
+        same_words = one.arguments == arguments or not any(word in text for word in _READ_WORDS)
+        same_place = one.directory == directory or not any(suffix in text for suffix in _DATA_FILES)
+        if same_words and same_place and all(before.get(name) == environment.get(name) for name in mentioned):
             return one
-    found = Interpreter(project, environment=environment, launched=launched)
+    found = Interpreter(project, environment=environment, arguments=arguments, directory=directory)
     found.run(source.path)
     known.append((environment, found))
     return found
@@ -142,11 +162,13 @@ def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hoo
 
 
 def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:
-    """Values of the flags on a command line: `--config=a.yaml` and `--config a.yaml`."""
+    """Values of the flags on a command line: `--config=a.yaml`, `--config a.yaml`, and `config=a.yaml` of OmegaConf."""
     flags = {flag: p.name for p in parameters for flag in p.flags}
+    keyed = any(p.kind == "omegaconf" for p in parameters)
     found: dict[str, Expr] = {}
     for word, following in zip(words, [*words[1:], Word("")], strict=False):
-        name = flags.get(word.prefix.rstrip("="))
+        key = word.prefix.rstrip("=")
+        name = key if keyed and key and not key.startswith("-") else flags.get(key)
         if name is None:
             continue
         value = word.value if word.value is not None else following.value if not following.prefix else None
@@ -177,6 +199,45 @@ def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
         if flavour is not None and from_command_line(record):
             found |= {p.name: p for p in parameters(flavour) if p.name not in evaluator.parameters}
     return list(found.values())
+
+
+def _with_file(parameters: Sequence[Parameter], evaluator: Evaluator) -> tuple[Parameter, ...]:
+    """The parameters with the defaults that a file of arguments gives them; all unknown if the file is not there.
+
+    A program that may parse its flags instead has the defaults of its flags.
+    """
+    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parses_file
+    from preflight.python.hooks.dataclass_parsers import ARGUMENT_FILE, UNREAD_FILE
+
+    given, unread = evaluator.remembered.known(ARGUMENT_FILE), evaluator.remembered.known(UNREAD_FILE)
+    made = [r for r in evaluator.calls if r.method in ARGUMENT_CLASSES and from_command_line(r)]
+    if given is not None:
+        names = {one.name for one in parameters}
+        more = (Parameter(name, expr, (f"--{name}",), "dataclass") for name, expr in given.items() if name not in names)
+        return (*(replace(one, default=given.get(one.name, one.default)) for one in parameters), *more)
+    if unread is None or not all(parses_file(record) for record in made):
+        return tuple(parameters)
+    return tuple(replace(one, default=unread) if one.kind == "dataclass" else one for one in parameters)
+
+
+_NO_FILES: list[str] = []
+"""Of a program without a LightningCLI."""
+
+
+def _lightning_cli(
+    evaluator: Evaluator, call: Call | None, project: Project, starts: Sequence[str]
+) -> tuple[list[Binding], list[str], Mapping[str, Expr]]:
+    """What the command line of a LightningCLI says, the files that it names, and the defaults that these give."""
+    from preflight.frameworks.arguments import after_unread_words
+    from preflight.frameworks.lightning import command_line, is_command_line
+    from preflight.vocabulary.argv import behind_unread_words
+
+    if not any(is_command_line(record) for record in evaluator.calls):
+        return [], _NO_FILES, {}
+    words = call.words if call is not None else ()
+    found, files, given = command_line(words, project, starts, tuple(evaluator.parameters))
+    stated = command_line(behind_unread_words(words)[1], project, starts)[0].bindings
+    return after_unread_words(words, found.bindings, stated), files, given
 
 
 def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:
@@ -237,17 +298,25 @@ def _hydra_flags(folder: str, stem: str, words: list[Word]) -> tuple[str, str, l
     return folder, stem, rest
 
 
-def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iterator[tuple[str, Const]]:
-    """A DeepSpeed file named on the command line (`--deepspeed ds.json`), and the word that names it."""
-    if call is None:
-        return
-    for name, value in given(parameters, call.words).items():
-        if "deepspeed" in name and isinstance(value, Const) and str(value.value).endswith(".json"):
-            yield posixpath.normpath(str(value.value)), value
+_SCHEME_FILES = (
+    "deepspeed",
+    "deepspeed_config",
+    "deepspeed_config_file",
+    "ds_config",
+    "ds_config_file",
+    "ds_config_path",
+)
+"""Names of options whose value is a DeepSpeed file of any name, in transformers, DeepSpeed and common programs."""
 
 
-def _unread(target: str, named: Const) -> Iterator[Binding]:
-    """Unknown settings of a DeepSpeed file that does not exist: a script may write it before it starts the program."""
-    why = Unknown(f"{target} is not in the project, so its DeepSpeed settings are unknown", Cause.file_not_found)
-    for field in ("parallel.strategy", "parallel.offload"):
-        yield Binding(field, Const(why, named.origin), origin=named.origin)
+def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iterator[Link]:
+    """A DeepSpeed file that an option names (`--deepspeed ds.json`), by the command line or by its default."""
+    from preflight.frameworks.named_files import name_in
+
+    values = {one.name: one.default for one in parameters} | given(parameters, call.words if call is not None else ())
+    for option, value in values.items():
+        name = name_in(value)
+        if name is None or ("deepspeed" not in option and option not in _SCHEME_FILES):
+            continue
+        if name.endswith(".json") or (option in _SCHEME_FILES and ("." in name or "/" in name)):
+            yield Link("config", posixpath.normpath(name), origin=value.origin)

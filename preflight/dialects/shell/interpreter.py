@@ -66,11 +66,14 @@ class StartedCommand:
 
 @dataclass
 class Shell:
-    """The state of a script at one point. `axes` are variables that stay symbolic (SLURM_ARRAY_TASK_ID)."""
+    """The state of a script at one point. `axes` are variables that stay symbolic (SLURM_ARRAY_TASK_ID).
+
+    `arguments` are `$1`, `$2`, ...; None: nobody knows with which the script is started.
+    """
 
     source: Source
     variables: dict[str, Expr]
-    arguments: tuple[Word, ...] = ()
+    arguments: tuple[Word, ...] | None = ()
     axes: frozenset[str] = frozenset()
     sourced: Sourced | None = None
     exported: set[str] = field(default_factory=set)
@@ -84,6 +87,8 @@ class Shell:
     """Functions and sourced files that are being followed; recursion is not followed."""
     ended: bool = False
     steps: int = 0
+    assigned: dict[str, list[Expr]] = field(default_factory=dict)
+    """The values that the steps of the conditional block around give to each variable."""
     turns: tuple[Origin, ...] = ()
     """The places of the current values of the loops around: they distinguish unrolled commands."""
 
@@ -147,11 +152,15 @@ class Shell:
 
     def _conditional(self, steps: list[Step], depth: int) -> None:
         before, directory, ended = dict(self.variables), self.directory, self.ended
+        outer, self.assigned = self.assigned, {}
         self._steps(steps, depth)
         self.ended = ended
         for name, expr in list(self.variables.items()):
             if before.get(name) != expr:
-                self.variables[name] = perhaps_longer(name, before.get(name), expr)
+                self.variables[name] = perhaps_longer(name, before.get(name), expr, self.assigned.get(name, ()))
+        for name, values in self.assigned.items():
+            outer.setdefault(name, []).extend(values)
+        self.assigned = outer
         if self.directory != directory:
             self.directory = None
 
@@ -167,7 +176,7 @@ class Shell:
             return
         rest = words[1:]
         if name in self.functions:
-            self._call(name, rest)
+            self._call(name, rest if self.arguments is not None or not _hands_all_on(step) else None)
         elif name in ("cd", "pushd"):
             self._cd(rest)
         elif name in ("source", "."):
@@ -178,7 +187,9 @@ class Shell:
             self.group += self.pending
             self.pending = False
         elif name == "shift":
-            self.arguments = self.arguments[1:]
+            self.arguments = self.arguments[1:] if self.arguments is not None else None
+        elif name == "set" and rest and word_text(rest[0]) == "--":
+            self.arguments = rest[1:]
         elif name == "exit":
             self.ended = True
         elif name not in (
@@ -219,10 +230,11 @@ class Shell:
             if size_of(value) > MAX_VALUE:
                 value = unknown("it is longer than any word of a command can be", step.expr.origin, Cause.budget)
         self.variables[step.name] = value
+        self.assigned.setdefault(step.name, []).append(value)
         if step.exported:
             self.exported.add(step.name)
 
-    def _call(self, name: str, arguments: tuple[Word, ...]) -> None:
+    def _call(self, name: str, arguments: tuple[Word, ...] | None) -> None:
         if self.nested >= MAX_NESTED or name in self.inside:
             return
         saved, self.arguments = self.arguments, arguments
@@ -271,7 +283,10 @@ class Shell:
         return expr
 
     def _positional(self) -> dict[str, Expr]:
-        found: dict[str, Expr] = {"#": Const(len(self.arguments))}
+        if self.arguments is None:
+            return {}
+        listed = Op("tuple", tuple(whole(word) for word in self.arguments))
+        found: dict[str, Expr] = {"#": Const(len(self.arguments)), "@": listed, "*": listed}
         for index, word in enumerate(self.arguments, 1):
             found[str(index)] = whole(word)
         return found
@@ -284,7 +299,7 @@ class Shell:
     def _words(self, word: ShellWord) -> Iterator[Word]:
         """The words that the shell makes of one written word."""
         if any(piece.expr is not None and is_all_arguments(piece.expr) for piece in word.pieces):
-            yield from self.arguments
+            yield from self.arguments if self.arguments is not None else (_given_at_start(word.origin),)
             return
         head, rest = word.partition("=")
         if rest is not None:
@@ -318,3 +333,14 @@ class Shell:
                 yield from split(inner, place, self.source)
             elif not (cut and isinstance(inner, Const) and inner.value == ""):
                 yield of_value(inner, inner.origin or place)
+
+
+def _given_at_start(origin: Origin) -> Word:
+    """`"$@"` of a script that nobody is seen to start."""
+    return Word("", unknown("they are given when the script is started", origin, Cause.not_set), origin)
+
+
+def _hands_all_on(command: ShellCommand) -> bool:
+    """Whether a command has the arguments of the script, and no others: `main "$@"`."""
+    pieces = command.words[1].pieces if len(command.words) == 2 else ()
+    return any(piece.expr is not None and is_all_arguments(piece.expr) for piece in pieces)

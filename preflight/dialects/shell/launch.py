@@ -316,7 +316,18 @@ def _found(
     path = _target(command.target, run, shell, project)
     if path is None:
         return Launched(None, trains)
-    return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group), trains)
+    directory = _started_in(word_text(command.target), path, run, shell, project)
+    return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group, directory), trains)
+
+
+def _started_in(name: str | None, path: str, run: StartedCommand, shell: Shell, project: Project) -> str | None:
+    """The current directory of a command that names a file of the project by a relative name; None: not known."""
+    if name is None or name.startswith(("/", "~", "$")):
+        return None
+    for directory in _directories(run.directory, str(PurePosixPath(shell.source.path).parent), project):
+        if without_dots(f"{directory}/{name}") == path:
+            return without_dots(directory) or "."
+    return None
 
 
 def _at(word: Word, run: StartedCommand) -> Origin | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
@@ -183,15 +183,15 @@ def has_blank(expr: Expr) -> bool:
     return isinstance(expr, Op) and expr.operator == "concat" and any(has_blank(operand) for operand in expr.operands)
 
 
-def perhaps_longer(name: str, before: Expr | None, after: Expr) -> Expr:
+def perhaps_longer(name: str, before: Expr | None, after: Expr, assigned: Sequence[Expr] = ()) -> Expr:
     """A variable that a branch may have set: unknown, or its old value with words that may follow.
 
     If words were only added (`ARGS+=(--debug)`, `CMD="$CMD --batch 1"`), the words before them stay known, and the
-    added flags get unknown values.
+    added flags get unknown values. So do the flags of all branches (`assigned`) if these set nothing but flags.
     """
     doubt = unknown(f"{name} is set under a condition", after.origin, Cause.run_time)
     if before is None or not isinstance(after, Op):
-        return doubt
+        return _some_options([*([before] if before is not None else []), *assigned, after], doubt)
     if is_tuple(before) and is_tuple(after):
         kept = operands_of(before)
         texts = [_text(operand) for operand in after.operands[len(kept) :]]
@@ -204,7 +204,33 @@ def perhaps_longer(name: str, before: Expr | None, after: Expr) -> Expr:
             added = _doubtful("".join(text or "" for text in texts).split(), doubt)
             parts = [part for word in added for part in (Const(" "), *_parts(word))]
             return Op("concat", (before, *parts), after.origin)
-    return doubt
+    return _some_options([before, *assigned, after], doubt)
+
+
+_HOLE = "\0"
+"""The place of an unknown part in the text of a value."""
+
+
+def _some_options(values: Sequence[Expr], doubt: Const) -> Expr:
+    """The options of all values, each with an unknown value, if they are nothing but options; else `doubt`."""
+    found: list[str] = []
+    for value in values:
+        written = _written(value)
+        if written is None:
+            return doubt
+        found += written
+    return Op("tuple", tuple(_doubtful(found, doubt)), doubt.origin) if found else doubt
+
+
+def _written(value: Expr) -> list[str] | None:
+    """The words of a text of options, with a mark for each unknown part; None if an unknown part may be an option."""
+    if is_tuple(value):
+        return None
+    parts = [_HOLE if (text := _text(part)) is None else text for part in _flat(value)]
+    words = "".join(parts).split()
+    alone = [at for at, word in enumerate(words) if _HOLE in word.partition("=")[0]]
+    known = all(at > 0 and words[at] == _HOLE and words[at - 1].startswith("-") for at in alone)
+    return words if known and (not words or words[0].startswith("-")) else None
 
 
 def _text(expr: Expr) -> str | None:

@@ -128,7 +128,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     outer = {} if call is None else dict(call.launch.environment)
     if axis is not None:
         variables[ARRAY_INDEX] = Ref(ARRAY_INDEX, axis.origin)
-    words = call.words if call is not None else ()
+    words = call.words if call is not None else None
     if call is None and submission is not None and request is not None:
         outer, words = _exported(submission, _last(request, "export")), _arguments(submission)
     axes = frozenset({ARRAY_INDEX} if axis is not None else ()) | {name for e in outer.values() for name in names(e)}

@@ -1,9 +1,10 @@
-"""click, typer, fire and absl: parameters of an entry function, and global flags."""
+"""click, typer, fire, absl and LightningCLI: parameters of an entry function or of constructors, and global flags."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from preflight.python.access import class_attribute
 from preflight.python.evaluator import Evaluator, Hook
@@ -102,6 +103,24 @@ def _signature(ev: Evaluator, function: FunctionValue, parameter: ast.arg, kind:
     )
 
 
+def lightning_cli(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`LightningCLI(Model, Data)`: it makes both, and gives every argument of their constructors a flag."""
+    for name, index, prefix in (("model_class", 0, "model"), ("datamodule_class", 1, "data")):
+        cls = record.object(name, index)
+        init = class_attribute(cls, "__init__") if isinstance(cls, ClassValue) else None
+        given: dict[str, Abstract] = {}
+        if isinstance(init, FunctionValue):
+            own = init.node.args
+            for argument in [*own.posonlyargs, *own.args, *own.kwonlyargs][1:]:
+                made = _signature(ev, init, argument, "dataclass")
+                full = f"{prefix}.{argument.arg}"
+                ev.add_parameter(replace(made, name=full, flags=(f"--{full}", f"--{prefix}.init_args.{argument.arg}")))
+                given[argument.arg] = Ref(full)
+        if isinstance(cls, ClassValue):
+            ev.call(cls, (), given)
+    return None
+
+
 def run_entry(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`typer.run(main)`, `fire.Fire(main)`."""
     target = record.object("component", 0)
@@ -152,8 +171,11 @@ def absl_run(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return ev.call(main, ()) if isinstance(main, FunctionValue) else None
 
 
+_LIGHTNING_CLI = ("lightning.pytorch.cli", "pytorch_lightning.cli", "pytorch_lightning.utilities.cli")
+
 HOOKS: Mapping[str, Hook] = {
     "@click.command": command, "@click.group": command, "@rich_click.command": command, "@click.Group.command": command,
     "typer.run": run_entry, "fire.Fire": run_entry, "defopt.run": run_entry, "typer.Typer.__call__": typer_app,
     "absl.app.run": absl_run, **{f"absl.flags.DEFINE_{kind}": define_flag for kind in _ABSL},
+    **{f"{module}.LightningCLI{end}": lightning_cli for module in _LIGHTNING_CLI for end in ("", ".__init__")},
 }  # fmt: skip

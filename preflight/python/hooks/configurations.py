@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from preflight.python.classes import dataclass_fields, field_default
 from preflight.python.config_objects import add_defaults, config_child
 from preflight.python.evaluator import Evaluator, Hook, LibraryValue
 from preflight.python.files import read_yaml
@@ -11,6 +12,7 @@ from preflight.python.hooks.standard_library import first_argument
 from preflight.python.objects import (
     Abstract,
     CallRecord,
+    ClassValue,
     Config,
     Container,
     FunctionValue,
@@ -21,10 +23,11 @@ from preflight.python.objects import (
     sequence,
 )
 from preflight.vocabulary.caches import CacheKind
-from preflight.vocabulary.values import Cause, Const, Unknown
+from preflight.vocabulary.values import Cause, Const, Unknown, unknown
 
 _WANDB: CacheKind[Config] = CacheKind("the one wandb.config of a program")
 HYDRA_MAIN: CacheKind[CallRecord] = CacheKind("the call that made the decorator of main")
+_UNREAD: CacheKind[list[Config]] = CacheKind("configurations of files that are not known")
 HYDRA_COMPOSE: CacheKind[CallRecord] = CacheKind("the call of hydra.compose")
 
 # --- W&B --------------------------------------------------------------------------------------------------------------
@@ -70,7 +73,11 @@ def hydra_main(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def omega_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
     found = read_yaml(ev, record.object("file_", 0) or Const(None), "namespace")
-    return found if found is not None else Config("", "omegaconf", origin=record.origin)
+    if found is not None:
+        return found
+    unread = Config("", "omegaconf", origin=record.origin)
+    ev.remembered.get(_UNREAD, list).append(unread)
+    return unread
 
 
 def omega_create(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -78,13 +85,38 @@ def omega_create(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return namespace(given) if given is not None else Container("namespace", {}, record.origin)
 
 
+def omega_structured(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`OmegaConf.structured(Config)`: the fields of a dataclass with their defaults."""
+    given = record.object("obj", 0)
+    if not isinstance(given, ClassValue):
+        return omega_create(record, ev)
+    return Container("namespace", dict(_fields(given, ev, 0)), record.origin)
+
+
+def _fields(cls: ClassValue, ev: Evaluator, depth: int) -> Iterator[tuple[Key, Abstract]]:
+    for name, owner in dataclass_fields(cls).items():
+        default = field_default(ev, owner, name)
+        if isinstance(default, Instance) and default.cls is not None and depth < _MAX_NESTED:
+            inner = dict(_fields(default.cls, ev, depth + 1)) | default.attributes
+            yield name, Container("namespace", inner, default.origin)
+        else:
+            yield name, default if default is not None else unknown(f"{name} has no default", cause=Cause.not_set)
+
+
+_MAX_NESTED = 6
+
+
 def omega_merge(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """Later ones win. A value of the command line is a reference with the merged value as its default."""
     items: dict[Key, Abstract] = {}
     overridable = False
+    unread = ev.remembered.known(_UNREAD) or []
     for part in record.arguments:
         if isinstance(part, Config):
             overridable = True
+        if any(part is one for one in unread):
+            why = "a file that is not known may set it"
+            items = {key: unknown(why, record.origin, Cause.file_not_found) for key in items}
         _merge_into(items, part)
     if not overridable:
         return Container("namespace", items, record.origin)
@@ -147,6 +179,6 @@ HOOKS: Mapping[str, Hook] = {
     "omegaconf.OmegaConf.from_cli": lambda record, ev: Config("", "omegaconf"),
     "omegaconf.OmegaConf.from_dotlist": lambda record, ev: Config("", "omegaconf"),
     "omegaconf.OmegaConf.to_container": first_argument, "omegaconf.OmegaConf.to_object": first_argument,
-    "omegaconf.OmegaConf.structured": omega_create, "omegaconf.OmegaConf.select": select,
+    "omegaconf.OmegaConf.structured": omega_structured, "omegaconf.OmegaConf.select": select,
     "omegaconf.DictConfig": omega_create,
 }  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from preflight.python.classes import dataclass_fields, field_default
 from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.files import path_text, read_yaml
 from preflight.python.hooks.argparse import state_of
 from preflight.python.hooks.click import entry_function
 from preflight.python.objects import (
@@ -22,8 +23,9 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.reading import Parameter, ParameterKind
-from preflight.vocabulary.values import Cause, Const, Ref, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, unknown
 
 HF = "transformers.HfArgumentParser"
 
@@ -100,7 +102,60 @@ def hf_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
     for cls in classes or []:
         objects.append(parameter_object(ev, cls, ""))
         _note(ev, cls, record)
+    if ev.argument_value(record, "return_remaining_strings", 1) is True:
+        objects.append(sequence([], "list", None, True))
     return sequence(objects, "tuple", record.origin)
+
+
+ARGUMENT_FILE: CacheKind[Mapping[str, Expr]] = CacheKind("the arguments of the file that a program parses")
+UNREAD_FILE: CacheKind[Const] = CacheKind("why the file of arguments that a program parses is not known")
+
+
+def hf_parse_file(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`parse_json_file(sys.argv[1])`, `parse_yaml_file("args.yaml")`: the file sets the fields, and no flag does."""
+    named = record.arguments[0] if record.arguments else next(iter(record.keywords.values()), None)
+    found = read_yaml(ev, named, "dict", record) if named is not None else None
+    before = dict(ev.parameters)
+    if isinstance(found, Container) and not found.open:
+        given = {str(key): to_expr(value) for key, value in found.items.items()}
+        ev.remembered.put(ARGUMENT_FILE, given)
+        for key, expr in given.items():
+            known = before.get(key)
+            if known is None or _is_unknown(known.default):
+                ev.parameters[key] = Parameter(key, expr, (), "dataclass", None, (), expr.origin)
+        return hf_parse(record, ev)
+    made = hf_parse(record, ev)
+    doubt = _why_unread(ev, named, record)
+    ev.remembered.put(UNREAD_FILE, doubt)
+    for key, one in ev.parameters.items():
+        if key not in before:
+            ev.parameters[key] = replace(one, default=doubt)
+    return made
+
+
+def trl_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`TrlParser(...).parse_args_and_config()`: the file behind `--config` has the defaults of all flags."""
+    words = [word.value if isinstance(word, Const) else None for word in ev.arguments.words]
+    if "--config" not in words[:-1]:
+        return hf_parse(record, ev)
+    named = ev.arguments.words[words.index("--config") + 1]
+    found = read_yaml(ev, named, "dict", record)
+    if isinstance(found, Container) and not found.open:
+        ev.remembered.put(ARGUMENT_FILE, {str(key): to_expr(value) for key, value in found.items.items()})
+    else:
+        ev.remembered.put(UNREAD_FILE, _why_unread(ev, named, record))
+    return hf_parse(record, ev)
+
+
+def _is_unknown(expr: Expr) -> bool:
+    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+
+
+def _why_unread(ev: Evaluator, named: Abstract | None, record: CallRecord) -> Const:
+    path = path_text(ev, named)
+    if path is None:
+        return unknown("it stands in a file of arguments that is not known", record.origin, Cause.not_set)
+    return unknown(f"it stands in {path}, which is not in the project", record.origin, Cause.file_not_found)
 
 
 def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
@@ -151,9 +206,10 @@ def add_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 HOOKS: Mapping[str, Hook] = {
     HF: hf_parser,
-    f"{HF}.parse_args_into_dataclasses": hf_parse, f"{HF}.parse_yaml_file": hf_parse, f"{HF}.parse_json_file": hf_parse,
+    f"{HF}.parse_args_into_dataclasses": hf_parse,
+    f"{HF}.parse_yaml_file": hf_parse_file, f"{HF}.parse_json_file": hf_parse_file,
     f"{HF}.parse_dict": hf_parse, "trl.TrlParser": lambda r, e: Instance("trl.TrlParser", record=r, origin=r.origin),
-    "trl.TrlParser.parse_args_and_config": hf_parse, "trl.TrlParser.parse_args_into_dataclasses": hf_parse,
+    "trl.TrlParser.parse_args_and_config": trl_parse, "trl.TrlParser.parse_args_into_dataclasses": hf_parse,
     "tyro.cli": cli, "simple_parsing.parse": cli, "pyrallis.parse": cli, "draccus.parse": cli, "chz.entrypoint": cli,
     "jsonargparse.CLI": cli, "jsonargparse.auto_cli": cli, "@pyrallis.wrap": wrap, "@draccus.wrap": wrap,
     "argparse.ArgumentParser.add_arguments": add_arguments,

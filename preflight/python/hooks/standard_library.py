@@ -32,11 +32,26 @@ from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 
 def getenv(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`os.environ.get(name, default)`: the value that the launch sets, else the default, else unknown."""
+    """`os.environ.get(name, default)`: the value that the launch sets, else unknown.
+
+    The default counts for variables that only launchers and schedulers set: they are not there without one.
+    """
     name = ev.value_of(record.args[0]) if record.args else None
     if isinstance(name, str) and name in ev.environment:
         return ev.environment[name]
-    return record.object("default", 1) or environment_variable(ev, str(name), record.origin)
+    default = record.object("default", 1)
+    of_launcher = isinstance(name, str) and (name in _OF_LAUNCHERS or name.startswith(_OF_SCHEDULERS))
+    if default is not None and (of_launcher or not is_expr(default)):
+        return default
+    return environment_variable(ev, str(name), record.origin)
+
+
+_OF_LAUNCHERS = frozenset({
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR",
+    "MASTER_PORT",
+})  # fmt: skip
+"""Variables that torch.distributed.run sets (its documentation, "Environment Variables")."""
+_OF_SCHEDULERS = ("SLURM_", "OMPI_", "PMI_", "PBS_", "LSB_", "TORCHELASTIC_")
 
 
 # --- paths and files --------------------------------------------------------------------------------------------------
