@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.overrides import GivenOverride, plain
-from preflight.dialects.hydra.repository import Repository, TooLarge
+from preflight.dialects.hydra.repository import HYDRA_DEFAULTS, Repository, TooLarge
 from preflight.dialects.hydra.tree import (
     Clash,
     ConfigFile,
@@ -40,7 +40,7 @@ from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
 if TYPE_CHECKING:
     from hydra._internal.defaults_list import Overrides
-    from hydra.core.default_element import InputDefault
+    from hydra.core.default_element import InputDefault, ResultDefault
 
 COMMAND_LINE = 1
 """Rank of a value from the command line; the rank of files is 0."""
@@ -245,9 +245,10 @@ def _by_hydra(
     parsed = [given.override for given in overrides if given.override is not None]
     try:
         state = hydra_defaults.Overrides(repo=repository, overrides_list=parsed)
-        results, _ = hydra_defaults._create_defaults_list(
-            repository, name, state, prepend_hydra=True, skip_missing=True
-        )
+        results = _expanded(repository, name, state, False)
+        if repository.has_hydra or _names_hydra(state):
+            state = hydra_defaults.Overrides(repo=repository, overrides_list=parsed)
+            results = _expanded(repository, name, state, True)
     except MissingConfigException as error:
         parent = re.match(r"In '([^']+)'", str(error))
         raise _Missing(str(error.missing_cfg_file), parent.group(1) if parent else None) from None
@@ -261,10 +262,27 @@ def _by_hydra(
         except HydraException as error:
             found.problems.append(_unused(error, overrides, repository, name))
     found.whole = True
-    found.choices.update({key: str(value) for key, value in state.known_choices.items() if value is not None})
-    found.groups = frozenset(state.known_choices)
+    known = {**{f"hydra/{group}": option for group, option in HYDRA_DEFAULTS}, **state.known_choices}
+    found.choices.update({key: str(value) for key, value in known.items() if value is not None})
+    found.groups = frozenset(known)
     found.problems += _unchosen(repository, state.known_choices)
     return [(str(result.config_path), result.package or "") for result in results]
+
+
+def _expanded(repository: Repository, name: str, state: Overrides, with_hydra: bool) -> list[ResultDefault]:
+    """The defaults list, with Hydra's own groups or without them."""
+    from hydra._internal import defaults_list as hydra_defaults
+
+    results: list[ResultDefault]
+    results, _ = hydra_defaults._create_defaults_list(
+        repository, name, state, prepend_hydra=with_hydra, skip_missing=True
+    )
+    return results
+
+
+def _names_hydra(state: Overrides) -> bool:
+    """Whether an option of Hydra's own groups is chosen. Else these groups add nothing, and are half of the work."""
+    return any(key.startswith("hydra/") for key in (*state.override_metadata, *state.known_choices, *state.deletions))
 
 
 def _line(error: Exception) -> str:

@@ -19,6 +19,8 @@ from preflight.vocabulary.values import Origin
 _ENTRIES: CacheKind[list[Entry]] = CacheKind("entries of a file's defaults list")
 _PRIMARIES: CacheKind[tuple[str, ...]] = CacheKind("primary configurations of a folder")
 
+_SELECTED: CacheKind[tuple[str, str, str] | None] = CacheKind("the override that selects a file", of_many=True)
+
 _DEFAULTS = re.compile(r"^defaults[ \t]*:", re.M)
 _HYDRA = re.compile(r"^hydra[ \t]*:", re.M)
 _HYDRA_KEYS = frozenset({
@@ -158,13 +160,20 @@ def selection(found: Application, project: Project) -> tuple[str, str, str] | No
     `experiment/small/run.yaml` is "small/run" of a group `experiment` in the defaults list. Without such a group it is
     added as the option of the folder to which the names in its own defaults list are relative.
     """
+    if found.option is None:
+        return None
+    option = found.option
+    return project.remembered.get(
+        _SELECTED, lambda: _selection(found, option, project), found.folder, found.name, option
+    )
+
+
+def _selection(found: Application, option: tuple[str, str], project: Project) -> tuple[str, str, str] | None:
     from preflight.dialects.hydra.compose import compose
     from preflight.dialects.hydra.repository import Repository
 
-    if found.option is None:
-        return None
     plain = compose(Repository(project, (found.folder,)), found.name, ())
-    folder, name = found.option
+    folder, name = option
     path = f"{found.folder}/{folder}/{name}.yaml".lstrip("/")
     if path in plain.files:
         return None

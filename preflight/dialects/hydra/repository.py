@@ -106,6 +106,11 @@ class Repository:
             self.broken[name] = (str(error), Origin(path, span, None, (), False))
 
     @property
+    def has_hydra(self) -> bool:
+        """Whether the project has options of Hydra's own groups."""
+        return self._is_folder("hydra")
+
+    @property
     def complete(self) -> bool:
         """Whether every file that the defaults lists name was read. A missing one may add groups and keys."""
         return not self.stubs and not self.broken
