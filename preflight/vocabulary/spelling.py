@@ -243,6 +243,10 @@ def checked(bound: Bound) -> tuple[Bound, Problem | None]:
     value = evaluate(bound.expr)
     if isinstance(value, Unknown):
         return bound, None
+    kind = kind_of(bound.field)
+    if value == "auto" and kind is not None and kind.name in ("int", "float") and not bound.stated_by_user:
+        why = Unknown("'auto' is decided when the program runs", Cause.run_time)  # devices, a batch size
+        return replace(bound, expr=Const(why, bound.origin)), None
     try:
         normal(bound.field, value, bound.setting)
     except Invalid as error:

@@ -161,3 +161,13 @@ def test_axes_and_unknowns_are_left_alone() -> None:
     for expr in (Ref("axis"), Const(Unknown("why")), Const(4)):
         bound = Bound("train.batch_size", expr)
         assert checked(bound) == (bound, None)
+
+
+@pytest.mark.parametrize("field", ["parallel.gpus_per_node", "train.batch_size"])
+def test_auto_is_decided_when_the_program_runs(field: str) -> None:
+    at = Origin("config.yaml", Span(0, 4))
+    bound, problem = checked(Bound(field, Const("auto", at), at))
+    assert problem is None
+    assert isinstance(bound.expr, Const)
+    assert isinstance(bound.expr.value, Unknown)
+    assert checked(Bound(field, Const("auto", at), at, source=Source.command_line))[1] is not None

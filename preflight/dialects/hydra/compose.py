@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.overrides import GivenOverride, plain
-from preflight.dialects.hydra.repository import Repository, TooLarge
+from preflight.dialects.hydra.repository import HYDRA_DEFAULTS, Repository, TooLarge
 from preflight.dialects.hydra.tree import (
     Clash,
     ConfigFile,
@@ -40,7 +40,7 @@ from preflight.vocabulary.values import Cause, Const, Origin, Unknown
 
 if TYPE_CHECKING:
     from hydra._internal.defaults_list import Overrides
-    from hydra.core.default_element import InputDefault
+    from hydra.core.default_element import InputDefault, ResultDefault
 
 COMMAND_LINE = 1
 """Rank of a value from the command line; the rank of files is 0."""
@@ -58,6 +58,8 @@ class Composition:
     groups: frozenset[str] = frozenset()
     """Groups of the defaults list, also groups without an option."""
     problems: list[Problem] = field(default_factory=list)
+    broken: list[Problem] = field(default_factory=list)
+    """Problems of single files, whatever composes them."""
     files: list[str] = field(default_factory=list)
     parts: list[tuple[str, str]] = field(default_factory=list)
     """(configuration, package) in the order of merging."""
@@ -89,15 +91,14 @@ def _compose(repository: Repository, name: str, overrides: Sequence[GivenOverrid
     found = Composition()
     primary = repository.file(name)
     if primary is None:
-        for message, origin in repository.broken.values():
-            found.problems.append(Problem("invalid-config", message, origin))
+        found.broken += [Problem("invalid-config", message, origin) for message, origin in repository.broken.values()]
         return found
     found.parts = _with_option(repository, name, overrides, found) or _defaults(
         repository, name, primary, overrides, found
     )
     for config_path, package in found.parts:
         _add(repository, config_path, package, found)
-    found.whole &= not repository.stubs and not repository.broken
+    found.whole &= repository.complete
     _report(repository, found)
     found.problems += [_gap(repository, path, parent, primary) for path, parent in repository.stubs.items()]
     for given in overrides:
@@ -160,9 +161,8 @@ def _report(repository: Repository, found: Composition) -> None:
         for note in file.notes:
             severity: ProblemSeverity = "error" if note.kind in ("duplicate-key", "several-documents") else "warning"
             origin = Origin(file.path, note.span, None, (), False)
-            found.problems.append(Problem("invalid-config", note.message, origin, severity))
-    for message, origin in repository.broken.values():
-        found.problems.append(Problem("invalid-config", message, origin))
+            found.broken.append(Problem("invalid-config", note.message, origin, severity))
+    found.broken += [Problem("invalid-config", message, origin) for message, origin in repository.broken.values()]
 
 
 # --- the defaults list -----------------------------------------------------------------------------------------------
@@ -219,7 +219,8 @@ def _defaults(
             found.problems.append(Problem("invalid-config", "its defaults lists grow without limit", place))
             return [(name, "")]
         except _Refused as error:
-            found.problems.append(Problem("invalid-config", f"Hydra does not compose it: {error}", place))
+            doubt: ProblemSeverity = "error" if repository.complete else "info"
+            found.problems.append(Problem("invalid-config", f"Hydra does not compose it: {error}", place, doubt))
             break
     return list(_plainly(repository, name, "", set()))
 
@@ -244,24 +245,44 @@ def _by_hydra(
     parsed = [given.override for given in overrides if given.override is not None]
     try:
         state = hydra_defaults.Overrides(repo=repository, overrides_list=parsed)
-        results, _ = hydra_defaults._create_defaults_list(
-            repository, name, state, prepend_hydra=True, skip_missing=True
-        )
+        results = _expanded(repository, name, state, False)
+        if repository.has_hydra or _names_hydra(state):
+            state = hydra_defaults.Overrides(repo=repository, overrides_list=parsed)
+            results = _expanded(repository, name, state, True)
     except MissingConfigException as error:
         parent = re.match(r"In '([^']+)'", str(error))
         raise _Missing(str(error.missing_cfg_file), parent.group(1) if parent else None) from None
     except (HydraException, OmegaConfBaseException, ValueError, AssertionError, TypeError) as error:
         raise _Refused(_line(error)) from None
-    for check in (state.ensure_overrides_used, state.ensure_deletions_used):
+    for key, override in state.override_metadata.items():
+        override.used |= key.startswith("hydra/")  # a plugin registers its groups when it is imported
+    for check in (state.ensure_overrides_used, state.ensure_deletions_used) if repository.complete else ():
         try:
             check()
         except HydraException as error:
             found.problems.append(_unused(error, overrides, repository, name))
     found.whole = True
-    found.choices.update({key: str(value) for key, value in state.known_choices.items() if value is not None})
-    found.groups = frozenset(state.known_choices)
+    known = {**{f"hydra/{group}": option for group, option in HYDRA_DEFAULTS}, **state.known_choices}
+    found.choices.update({key: str(value) for key, value in known.items() if value is not None})
+    found.groups = frozenset(known)
     found.problems += _unchosen(repository, state.known_choices)
     return [(str(result.config_path), result.package or "") for result in results]
+
+
+def _expanded(repository: Repository, name: str, state: Overrides, with_hydra: bool) -> list[ResultDefault]:
+    """The defaults list, with Hydra's own groups or without them."""
+    from hydra._internal import defaults_list as hydra_defaults
+
+    results: list[ResultDefault]
+    results, _ = hydra_defaults._create_defaults_list(
+        repository, name, state, prepend_hydra=with_hydra, skip_missing=True
+    )
+    return results
+
+
+def _names_hydra(state: Overrides) -> bool:
+    """Whether an option of Hydra's own groups is chosen. Else these groups add nothing, and are half of the work."""
+    return any(key.startswith("hydra/") for key in (*state.override_metadata, *state.known_choices, *state.deletions))
 
 
 def _line(error: Exception) -> str:
@@ -395,8 +416,8 @@ def _apply(given: GivenOverride, repository: Repository, found: Composition) -> 
             found.problems.append(Problem("invalid-config", f"there is no {given.key} to delete", given.origin))
         return
     old = select(found.root, path)
-    whole = not repository.stubs and not repository.broken and "???" not in found.choices.values()
-    if path[0] != "hydra" and whole:  # a missing part may have the key
+    whole = repository.complete and "???" not in found.choices.values()
+    if path[0] != "hydra" and whole and not _elsewhere(given, old, repository, found):  # a missing part may have it
         found.problems += _objections(given, old, found.root)
     item: Item
     if given.expr is not None:
@@ -409,12 +430,18 @@ def _apply(given: GivenOverride, repository: Repository, found: Composition) -> 
     assign(found.root, path, item)
 
 
+def _elsewhere(given: GivenOverride, old: Item | None, repository: Repository, found: Composition) -> bool:
+    """Whether a file sweeps over a key that another option sets. The options that its launch chooses are not known."""
+    by_file = given.origin is not None and given.origin.path.endswith(".yaml")
+    return old is None and by_file and given.key in repository.keys_of_options(found.groups)
+
+
 def _objections(given: GivenOverride, old: Item | None, root: ConfigTable) -> Iterator[Problem]:
     """Overrides at which Hydra would stop: a new key without `+`, or `+` for an existing key."""
     if given.origin is None:
         return
     if old is None and given.sign == "":
-        known = [".".join(path) for path, _ in leaves(root) if path[0] != "hydra"]
+        known = [".".join(path) for path, one in leaves(root) if path[0] != "hydra" and one.rank < COMMAND_LINE]
         guess = nearest(given.key, known)
         said = f"{given.key} is not in the configuration; Hydra stops at it (+{given.key}=... adds a key)"
         yield Problem("invalid-config", said + (f"; did you mean {guess!r}?" if guess else ""), given.origin)

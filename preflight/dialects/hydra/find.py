@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from preflight.dialects.hydra.programs import MAX_LEVELS, programs
+from preflight.dialects.hydra.programs import MAX_LEVELS, programs, unresolved
 from preflight.dialects.hydra.repository import package_header, parsed, read_entries
 from preflight.dialects.hydra.tree import Entry
 from preflight.vocabulary.caches import CacheKind
@@ -18,6 +18,8 @@ from preflight.vocabulary.values import Origin
 
 _ENTRIES: CacheKind[list[Entry]] = CacheKind("entries of a file's defaults list")
 _PRIMARIES: CacheKind[tuple[str, ...]] = CacheKind("primary configurations of a folder")
+
+_SELECTED: CacheKind[tuple[str, str, str] | None] = CacheKind("the override that selects a file", of_many=True)
 
 _DEFAULTS = re.compile(r"^defaults[ \t]*:", re.M)
 _HYDRA = re.compile(r"^hydra[ \t]*:", re.M)
@@ -37,6 +39,8 @@ class Application:
     programs: tuple[str, ...] = ()
     option: tuple[str, str] | None = None
     """(group, option) of the file in question; None if it is the primary configuration."""
+    certain: bool = False
+    """Whether a program, or the user's roots, name the primary configuration: what Hydra refuses then is an error."""
 
     @property
     def primary(self) -> str:
@@ -80,7 +84,8 @@ def application(path: str, project: Project) -> Application | None:
     if not is_primary(path, project) or _is_option(path, project):
         return None
     folder, name = config_folder(path, project)
-    return Application(folder, name, programs(folder, name, project))
+    found_programs = programs(folder, name, project)
+    return Application(folder, name, found_programs, None, bool(found_programs) or _in_roots(path, project))
 
 
 def config_folder(path: str, project: Project) -> tuple[str, str]:
@@ -117,12 +122,78 @@ def _entries(path: str, project: Project) -> list[Entry]:
 
 
 def _by_group(path: str, project: Project) -> Application | None:
-    """The application whose primary configuration is in a folder above and uses this file's group."""
+    """The application whose primary configuration is in a folder above and uses this file's group.
+
+    Of several, the one that takes the file: an experiment that overrides a group is written for a primary
+    configuration that has this group.
+    """
+    found = []
     for at, name, group in _above(path, project):
-        found = programs(at, name, project)
-        if found or _in_roots(f"{at}/{name}.yaml".lstrip("/"), project):
-            return Application(at, name, found, (group, PurePosixPath(path).stem))
-    return None
+        started = programs(at, name, project)
+        if started or _in_roots(f"{at}/{name}.yaml".lstrip("/"), project):
+            found.append(Application(at, name, started, (group, PurePosixPath(path).stem), not unresolved(at, project)))
+            if not any(entry.override for entry in _entries(path, project)):
+                break  # nothing in it asks for a group
+    if len(found) < 2 and all(one.certain for one in found):
+        return found[0] if found else None
+    taken = next((one for one in found if _takes(one, project)), found[0])
+    if taken.certain or _takes(taken, project):
+        return taken
+    return replace(taken, programs=())  # it may be written for a program whose configuration is not known
+
+
+def _takes(found: Application, project: Project) -> bool:
+    """Whether Hydra composes the primary configuration with the option."""
+    from preflight.dialects.hydra.compose import compose
+    from preflight.dialects.hydra.overrides import parse_override
+    from preflight.dialects.hydra.repository import Repository
+
+    sign, group, option = selection(found, project) or ("", "", "")
+    given = parse_override(f"{sign}{group}={option}", None, None, []) if group else None
+    composed = compose(Repository(project, (found.folder,)), found.name, () if given is None else (given,))
+    return all(problem.severity != "error" for problem in composed.problems)
+
+
+def selection(found: Application, project: Project) -> tuple[str, str, str] | None:
+    """The override (sign, group, option) that selects a file, if the primary configuration does not select it.
+
+    `experiment/small/run.yaml` is "small/run" of a group `experiment` in the defaults list. Without such a group it is
+    added as the option of the folder to which the names in its own defaults list are relative.
+    """
+    if found.option is None:
+        return None
+    option = found.option
+    return project.remembered.get(
+        _SELECTED, lambda: _selection(found, option, project), found.folder, found.name, option
+    )
+
+
+def _selection(found: Application, option: tuple[str, str], project: Project) -> tuple[str, str, str] | None:
+    from preflight.dialects.hydra.compose import compose
+    from preflight.dialects.hydra.repository import Repository
+
+    plain = compose(Repository(project, (found.folder,)), found.name, ())
+    folder, name = option
+    path = f"{found.folder}/{folder}/{name}.yaml".lstrip("/")
+    if path in plain.files:
+        return None
+    known = {choice.split("@")[0] for choice in plain.groups}
+    parts = folder.split("/")
+    cuts = ["/".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    group = next((cut for cut in cuts if cut in known), "")
+    chosen = group or max(cuts, key=lambda cut: _hits(path, f"{found.folder}/{cut}".lstrip("/"), project))
+    return "" if group else "+", chosen, f"{folder}/{name}".removeprefix(f"{chosen}/")
+
+
+def _hits(path: str, folder: str, project: Project) -> int:
+    """How many names of a file's defaults list are files if they are relative to a folder; the file itself is none."""
+    found = 0
+    for entry in _entries(path, project):
+        if isinstance(entry.option, str) and not entry.override and entry.option not in ("_self_", "???"):
+            name = f"{entry.group}/{entry.option}" if entry.group else entry.option
+            inside = f"{folder}/{name}.yaml"
+            found += 0 if name.startswith("/") else -1 if inside == path else project.exists(inside)
+    return found
 
 
 def _is_option(path: str, project: Project) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from preflight.frameworks.calls import CallFacts, read_calls
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins
@@ -32,11 +33,26 @@ MAX_DEPTH = 12
 _LIGHTNING = ("LightningModule", "LightningDataModule")
 
 
+_FACTS: CacheKind[CallFacts] = CacheKind("facts of the targets of a composition", of_many=True)
+
+
 def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
-    """The facts of all targets among dotted settings; `trains` if one of them is a trainer or trains itself."""
+    """The facts of all targets among dotted settings; `trains` if one of them is a trainer or trains itself.
+
+    A composition is read for its file and for every program that composes it: its facts are kept.
+    """
     records = records_of(settings)
     if not records:
         return CallFacts()
+    key = tuple((name, type(evaluate(expr)), expr) for name, expr in settings.items())  # 1 and True are equal
+    try:
+        hash(key)
+    except TypeError:  # a setting has a mapping as its value
+        return _facts(settings, records, project)
+    return project.remembered.get(_FACTS, lambda: _facts(settings, records, project), key)
+
+
+def _facts(settings: Mapping[str, Expr], records: Mapping[str, CallRecord], project: Project) -> CallFacts:
     own = {node: path for node, record in records.items() if (path := _module_of(record.name, project)) is not None}
     calls = [record for node, record in records.items() if node not in own]
     if own:

@@ -147,22 +147,31 @@ def trials(found: Composition, resolver: Resolver) -> Binding | None:
 
 
 def sweeper_params(found: Composition, problems: list[Problem]) -> Iterator[GivenOverride]:
-    """`hydra.sweeper.params`: key -> the text of an override's value."""
-    table = select(found.root, ("hydra", "sweeper", "params"))
-    if isinstance(table, ConfigTable):
-        for key, leaf in _flat(table):
+    """`hydra.sweeper.params`: key -> the text of an override's value.
+
+    A plugin's sweeper describes values by a table (Nevergrad's {init, step, log}, Ax's {type, bounds}): the key is
+    swept, and over which values is unknown.
+    """
+    described = sweeper(found) not in SWEEPERS
+    for path in (("hydra", "sweeper", "params"), ("hydra", "sweeper", "ax_config", "params")):
+        table = select(found.root, path)
+        if not isinstance(table, ConfigTable):
+            continue
+        for key, item in table.items.items():
+            if described and not isinstance(item, Leaf):
+                why = f"the sweeper {sweeper(found)} takes its values from a description that is not read"
+                yield GivenOverride(key, item.origin, None, unknown(why, item.origin), item.origin)
+        for key, leaf in _flat(table, tables=not described):
             value = _text(leaf)
-            if value is None:
-                continue
-            given = parse_override(f"{key}={value}", leaf.origin, leaf.origin, problems)
+            given = None if value is None else parse_override(f"{key}={value}", leaf.origin, leaf.origin, problems)
             if given is not None:
                 yield given
 
 
-def _flat(table: ConfigTable, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
+def _flat(table: ConfigTable, prefix: str = "", tables: bool = True) -> Iterator[tuple[str, Leaf]]:
     """Entries of `params`, nested tables flattened to dotted keys."""
     for key, item in table.items.items():
-        if isinstance(item, ConfigTable):
+        if isinstance(item, ConfigTable) and tables:
             yield from _flat(item, f"{prefix}{key}.")
         elif isinstance(item, Leaf):
             yield f"{prefix}{key}", item

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from preflight.program.hydra_main import hydra_mains
 from preflight.vocabulary.caches import CacheKind
-from preflight.vocabulary.project import Project, UnreadableFile, without_dots
-from preflight.vocabulary.python_grammar import parse_module
+from preflight.vocabulary.project import Project
 
 MAX_PROGRAMS = 400
 """Python files that are searched for `@hydra.main`."""
@@ -18,9 +17,6 @@ MAX_LEVELS = 8
 
 _PROGRAMS: CacheKind[tuple[str, ...]] = CacheKind("programs of a folder's configuration")
 _AROUND: CacheKind[tuple[str, ...]] = CacheKind("Python files around a folder")
-_MAINS: CacheKind[tuple[tuple[str | None, str | None], ...]] = CacheKind(
-    "config_path and config_name of a file's decorators"
-)
 
 
 def programs(folder: str, name: str, project: Project) -> tuple[str, ...]:
@@ -29,29 +25,15 @@ def programs(folder: str, name: str, project: Project) -> tuple[str, ...]:
 
 
 def _programs(folder: str, name: str, project: Project) -> Iterator[str]:
-    for path, config_path, config_name in _mains(project, folder):
-        if config_path is None or config_name is None or config_name.removesuffix(".yaml") != name:
-            continue
-        if resolved(path, config_path) == folder:
+    for path in python_files(project, folder):
+        if any(one.name == name and one.folder == folder for one in hydra_mains(path, project)):
             yield path
 
 
-def resolved(program: str, config_path: str) -> str | None:
-    """A `config_path` (relative to the program's folder) as a folder of the project; None if it is outside."""
-    if config_path.startswith("/"):
-        return config_path
-    return without_dots(f"{PurePosixPath(program).parent}/{config_path}")
-
-
-def _mains(project: Project, folder: str) -> Iterator[tuple[str, str | None, str | None]]:
-    """(file, config_path, config_name) of the `@hydra.main` decorators around a folder."""
-    for path in python_files(project, folder):
-        for config_path, config_name in _decorators_of(path, project):
-            yield path, config_path, config_name
-
-
-def _decorators_of(path: str, project: Project) -> tuple[tuple[str | None, str | None], ...]:
-    return project.remembered.get(_MAINS, lambda: tuple(_decorators(path, project)), path)
+def unresolved(folder: str, project: Project) -> bool:
+    """Whether a program around the folder may compose a configuration of it that its text does not name."""
+    mains = (one for path in python_files(project, folder) for one in hydra_mains(path, project))
+    return any(one.folder is None or (one.name is None and one.folder == folder) for one in mains)
 
 
 def python_files(project: Project, folder: str) -> tuple[str, ...]:
@@ -83,32 +65,3 @@ def _below(project: Project, folder: str, levels: int) -> Iterator[str]:
             inner.append(path)
     for path in inner:
         yield from _below(project, path, levels - 1)
-
-
-def _decorators(path: str, project: Project) -> Iterator[tuple[str | None, str | None]]:
-    try:
-        text = project.source(path).text
-    except UnreadableFile:
-        return
-    if "hydra" not in text or "main" not in text:
-        return
-    try:
-        tree = parse_module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for decorator in node.decorator_list:
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) in ("hydra.main", "main"):
-                    yield _arguments(decorator)
-
-
-def _arguments(call: ast.Call) -> tuple[str | None, str | None]:
-    """config_path and config_name of a decorator (positional in this order), where they are literals."""
-    given: dict[str, ast.expr] = dict(zip(("config_path", "config_name"), call.args, strict=False))
-    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    found = []
-    for name in ("config_path", "config_name"):
-        value = given.get(name)
-        found.append(value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None)
-    return found[0], found[1]

@@ -12,8 +12,8 @@ from itertools import islice, product
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from preflight.dialects.hydra.find import Application, application, config_folder
-from preflight.dialects.hydra.programs import resolved
+from preflight.dialects.hydra.find import Application, application, config_folder, selection
+from preflight.program.hydra_main import resolved
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.vocabulary.text import DocumentError, Source
@@ -51,24 +51,18 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     if not found.programs:
         return reading
     # the link of the program composes the same tree again, with its branches
-    links = tuple(Link("program", path, _chosen(source.path, found, project)) for path in found.programs)
+    links = tuple(Link("program", path, _chosen(path, found, project)) for path in found.programs)
     return replace(reading, branches=(), links=links)
 
 
 def _chosen(path: str, found: Application, project: Project) -> tuple[Word, ...]:
-    """The override that selects a file of a group, if the primary configuration does not select it."""
-    if found.option is None:
+    """The word that selects a file of a group, if the primary configuration does not select it."""
+    chosen = selection(found, project)
+    if chosen is None:
         return ()
-    group, option = found.option
-    from preflight.dialects.hydra.compose import compose
-    from preflight.dialects.hydra.repository import Repository
-
-    plain = compose(Repository(project, (found.folder,)), found.name, ())
-    if path in plain.files:
-        return ()
+    sign, group, option = chosen
     origin = Origin(path, Span(0, 0), None, (), False)
-    known = any(choice.split("@")[0] == group for choice in plain.groups)
-    return (Word(f"{group}=", Const(option, origin), origin, "" if known else "+"),)
+    return (Word(f"{group}=", Const(option, origin), origin, sign),)
 
 
 def _read(path: str, found: Application, call: Call | None, project: Project) -> Reading:
@@ -96,7 +90,16 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
         add_sweeper(base[0], repository, plan)
         if (len(plan.fixed), len(plan.groups)) != before:
             base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
-    return _reading(path, plan, repository, name, base, call, sweeping)
+    reading = _reading(path, plan, repository, name, base, call, sweeping)
+    return reading if call is not None or found.certain else replace(reading, problems=_doubtful(reading, base[0]))
+
+
+def _doubtful(reading: Reading, found: Composition) -> tuple[Problem, ...]:
+    """The problems where no program is known that composes the files so. What is wrong in one file stays an error."""
+    return tuple(
+        problem if problem in found.broken or problem.severity != "error" else replace(problem, severity="info")
+        for problem in reading.problems
+    )
 
 
 def _place(found: Application, line: HydraCommandLine, call: Call | None) -> tuple[str, str]:
@@ -229,7 +232,7 @@ def _reading(
     first, resolver = base[0], read[0][1][1]
     problems = [*plan.problems, *_too_many(plan, len(combinations))]
     for found, _ in boxes:
-        problems += found.problems
+        problems += [*found.problems, *found.broken]
     problems += _loops(first, resolver)
     problems += launcher.schema_problems(first, resolver)
     request: Request | None = launcher.request(first, resolver) if sweeping else None

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.programs import python_files
-from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
+from preflight.dialects.hydra.tree import ConfigFile, Entry, embedded, from_document, keys
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import TreeNode, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MAX_LOADS = 4000
 """Files loaded for one composition. Without a limit, a defaults list that doubles at every level would never end."""
 
+MAX_OPTIONS = 2000
+"""Options of one group whose keys are looked at, before a key counts as one that none has."""
+
 HYDRA_DEFAULTS = (
     ("output", "default"), ("launcher", "basic"), ("sweeper", "basic"), ("help", "default"), ("hydra_help", "default"),
     ("hydra_logging", "default"), ("job_logging", "default"), ("callbacks", None), ("env", "default"),
@@ -35,6 +38,7 @@ HYDRA_DEFAULTS = (
 """Groups of Hydra's own configuration (hydra.conf.HydraConf.defaults, 1.3)."""
 
 _STORED: CacheKind[Mapping[str, ConfigFile]] = CacheKind("configurations that programs register", of_many=True)
+_OPTION_KEYS: CacheKind[frozenset[str]] = CacheKind("keys that options of an application set", of_many=True)
 _FILES: CacheKind[ConfigFile] = CacheKind("a configuration's entries and values")
 _HEADER = re.compile(r"\s*#\s*@\s*package\s+(\S+)\s*")
 
@@ -100,6 +104,46 @@ class Repository:
         except (DocumentError, UnreadableFile) as error:
             span = error.span if isinstance(error, DocumentError) else Span(0, 0)
             self.broken[name] = (str(error), Origin(path, span, None, (), False))
+
+    @property
+    def has_hydra(self) -> bool:
+        """Whether the project has options of Hydra's own groups."""
+        return self._is_folder("hydra")
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file that the defaults lists name was read. A missing one may add groups and keys."""
+        return not self.stubs and not self.broken
+
+    def keys_of_options(self, groups: frozenset[str]) -> frozenset[str]:
+        """The keys that any option of the groups would set."""
+        return self.project.remembered.get(
+            _OPTION_KEYS, lambda: frozenset(self._keys_of_options(groups)), self.folders, groups
+        )
+
+    def _keys_of_options(self, groups: frozenset[str]) -> Iterator[str]:
+        every = Repository(self.project, self.folders)
+        for chosen in sorted(groups):
+            group, _, package = chosen.partition("@")
+            for option in every.options_below(group) if not group.startswith("hydra/") else ():
+                file = every.file(option)
+                if file is None:
+                    continue
+                at = package or (option.rpartition("/")[0].replace("/", ".") if file.package is None else file.package)
+                table = embedded(file.item, "" if at == "_global_" else at.removeprefix("_global_."))
+                yield from keys(table) if table is not None else ()
+
+    def options_below(self, group: str) -> Iterator[str]:
+        """Every configuration in the folders of a group, up to `MAX_OPTIONS`."""
+        queue, found = [group], 0
+        while queue and found < MAX_OPTIONS:
+            inner = queue.pop()
+            for option in self.get_group_options(inner):
+                found += 1
+                yield f"{inner}/{option}"
+            for path in (path for folder in self.folders if (path := _under(folder, inner)) is not None):
+                names = self.project.listdir(path)
+                queue += [f"{inner}/{name}" for name in names if self.project.is_dir(f"{path}/{name}")]
 
     def entries(self, config_path: str) -> tuple[Entry, ...]:
         """The defaults list of a configuration; none where there is no such file."""

@@ -201,6 +201,14 @@ def leaves(item: Item, path: Path = ()) -> Iterator[tuple[Path, Leaf | Listing]]
         yield path, item
 
 
+def keys(item: Item, path: Path = ()) -> Iterator[str]:
+    """Every key by its dotted path, those of tables too."""
+    if isinstance(item, ConfigTable):
+        for name, inner in item.items.items():
+            yield ".".join((*path, name))
+            yield from keys(inner, (*path, name))
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One item of a defaults list: `group` None for a plain path; `option` is text, a tuple of texts, or None."""

@@ -13,17 +13,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.dialects.program.find import recognises
+from preflight.program.hydra_main import hydra_mains, resolved
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Axis, Const, Expr
+from preflight.vocabulary.values import Axis, Const, Expr, Unknown
 
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
     from preflight.frameworks.calls import CallFacts
     from preflight.python.evaluator import Evaluator, Hook, ProgramArguments
     from preflight.python.interpreter import Interpreter
+    from preflight.python.objects import CallRecord
 
 NAME = "program"
 
@@ -265,12 +267,14 @@ def _hydra(source: Source, evaluator: Evaluator, call: Call | None, project: Pro
     record = evaluator.remembered.known(HYDRA_MAIN) or evaluator.remembered.known(HYDRA_COMPOSE)
     if record is None:
         return
-    path, name = record.argument("config_path", 0), record.argument("config_name", 1)
-    folder = path.value if isinstance(path, Const) and isinstance(path.value, str) else "."
+    name = record.argument("config_name", 1)
     stem = name.value if isinstance(name, Const) and isinstance(name.value, str) else "config"
+    program = record.path or source.path
     words = list(call.words) if call else []
-    folder, stem, rest = _hydra_flags(folder, stem, words)
-    base = posixpath.normpath(posixpath.join(posixpath.dirname(record.path or source.path), folder))
+    folder, stem, rest = _hydra_flags(None, stem, words)
+    base = _hydra_folder(record, program, project) if folder is None else resolved(program, folder)
+    if base is None:
+        return  # the program computes the folder, so no file of the project is its configuration for certain
     for suffix in ("", *_CONFIG_SUFFIXES):
         target = posixpath.normpath(posixpath.join(base, stem + suffix))
         if target.endswith(_CONFIG_SUFFIXES) and project.exists(target):
@@ -278,7 +282,16 @@ def _hydra(source: Source, evaluator: Evaluator, call: Call | None, project: Pro
             return
 
 
-def _hydra_flags(folder: str, stem: str, words: list[Word]) -> tuple[str, str, list[Word]]:
+def _hydra_folder(record: CallRecord, program: str, project: Project) -> str | None:
+    """The folder that a decorator or a call of `compose` names; None if it is computed, or not in the project."""
+    stated = [one for one in hydra_mains(program, project) if one.line == record.node.lineno]
+    if stated:
+        return stated[0].folder
+    path = record.argument("config_path", 0)
+    return resolved(program, path.value if isinstance(path, Const) and isinstance(path.value, str) else ".")
+
+
+def _hydra_flags(folder: str | None, stem: str, words: list[Word]) -> tuple[str | None, str, list[Word]]:
     """`--config-name`, `--config-path` (`-cn`, `-cp`) on the command line win over the decorator."""
     rest: list[Word] = []
     skip = False

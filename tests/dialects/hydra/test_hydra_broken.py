@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hydra_trees import CONFIG, TREE, alone, at, launched, problems, tree, values
+from hydra_trees import CONFIG, MAIN, TREE, alone, at, launched, problems, tree, values
 
 from preflight.vocabulary.values import Const, Origin, Span, Unknown
 
@@ -37,7 +37,7 @@ def test_plugins_that_are_not_installed(tmp_path: Path) -> None:
 
 
 def test_defaults_in_a_cycle(tmp_path: Path) -> None:
-    files = {**TREE, "conf/model/small.yaml": "defaults: [large]\nlength: 8\n"}
+    files = {**TREE, "train.py": MAIN, "conf/model/small.yaml": "defaults: [large]\nlength: 8\n"}
     project = tree(tmp_path, files)
     reading = alone(project)
     [found] = problems(reading, "error")
@@ -47,7 +47,8 @@ def test_defaults_in_a_cycle(tmp_path: Path) -> None:
 
 
 def test_interpolations_in_a_cycle(tmp_path: Path) -> None:
-    project = tree(tmp_path, {"conf/config.yaml": "defaults: [_self_]\na: ${b}\nb: ${c.d}\nc: {d: 'x${a}'}\ne: 1\n"})
+    text = "defaults: [_self_]\na: ${b}\nb: ${c.d}\nc: {d: 'x${a}'}\ne: 1\n"
+    project = tree(tmp_path, {"conf/config.yaml": text, "train.py": MAIN})
     reading = alone(project)
     [found] = problems(reading, "error")
     assert "cycle" in found.message
@@ -59,7 +60,7 @@ def test_interpolations_in_a_cycle(tmp_path: Path) -> None:
 def test_defaults_that_multiply_without_bound(tmp_path: Path) -> None:
     files = {"conf/config.yaml": "defaults: [l0, _self_]\nx: 1\n"}
     files |= {f"conf/l{i}.yaml": f"defaults: [l{i + 1}, l{i + 1}@other]\n" for i in range(40)}
-    files["conf/l40.yaml"] = "y: 1\n"
+    files |= {"conf/l40.yaml": "y: 1\n", "train.py": MAIN}
     reading = alone(tree(tmp_path, files))
     assert problems(reading, "error")
     assert values(reading)["x"] == 1
