@@ -109,7 +109,9 @@ def test_estimate_of_a_configuration(
     project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     run = preflight(capsys, "estimate", "sweep.yaml", "--gpu", "RTX 4090", "--output-format", "json")
     data = json.loads(run.out)
-    assert list(data) == ["version", "job", "device", "host", "unknown"]
+    assert list(data) == [
+        "version", "job", "device", "host", "verdict", "assumptions", "standings", "unknown", "unknown_causes",
+    ]  # fmt: skip
     assert (data["job"]["train"]["batch_size"], data["device"]["largest_batch_size"]) == (64, 45)
     assert sum(data["device"]["breakdown"].values()) == data["device"]["process"]["expected"]
 

@@ -61,7 +61,7 @@ class LogitsExceedGpu(Rule[LogitsOptions]):
         largest = None if device is None else device.largest_allocation
         if device is None or largest is None or device.capacity is None or device.verdict != "exceeds":
             return
-        if several(case) and case.space.counts.fits:
+        if several(case) and case.space.counts.fitting:
             return
         if not is_logits(largest.where, largest.product) or largest.bytes < case.options.share * device.capacity:
             return

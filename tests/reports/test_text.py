@@ -20,7 +20,7 @@ from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Origin, Span
+from preflight.vocabulary.values import Origin, Span, Unknown
 from preflight.vocabulary.words import gib, plural
 
 PLAIN = Look(width=100)
@@ -99,7 +99,7 @@ def test_summary_of_studies(tmp_path: Path, estimates: Estimates, gpu: Gpu | Non
 
 
 def test_why_the_gpu_memory_is_unknown_is_said_once(tmp_path: Path) -> None:
-    unknown = study(Estimates(None, host(8 * GIB), reasons={"device": "quantised weights have no law"}))
+    unknown = study(Estimates(None, host(8 * GIB), causes={"device": Unknown("quantised weights have no law")}))
     lines = list(summary(outcome(tmp_path, (), (unknown,)), PLAIN))
     assert lines[-1] == "note: the GPU memory of sweep.yaml is unknown: quantised weights have no law"
     told = outcome(tmp_path, (finding(rule="fits-only-if", study=0),), (unknown,))

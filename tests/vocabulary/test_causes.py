@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from preflight.vocabulary.reading import Rank
-from preflight.vocabulary.study import Bound, Source, Standing
+from preflight.vocabulary.standing import Standing
+from preflight.vocabulary.study import Bound, Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, evaluate, missing, unknown
 
 

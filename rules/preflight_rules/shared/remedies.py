@@ -40,7 +40,7 @@ Changes = Mapping[str, object]
 def fits(case: Case, changes: Changes) -> bool:
     """Whether the whole interval of the device estimate is below the capacity after `changes`."""
     device = case.estimate(changed(case, changes)).device
-    return device is not None and device.verdict == "fits"
+    return device is not None and device.fitting
 
 
 LARGEST_TOTAL = 10**10
@@ -105,12 +105,12 @@ def _text(job: Job, changes: Changes) -> str:
 def evaluation_changes(case: Case) -> Changes:
     """Changes that lower the peak of the evaluation: a smaller batch, else logits that move to the host more often."""
     device = case.estimates.device
-    if device is None or device.phase not in EVALUATION or device.verdict == "fits":
+    if device is None or device.phase not in EVALUATION or device.fitting:
         return {}
 
     def quiet(changes: Changes) -> bool:
         after = case.estimate(changed(case, changes)).device
-        return after is not None and (after.verdict == "fits" or after.phase not in EVALUATION)
+        return after is not None and (after.fitting or after.phase not in EVALUATION)
 
     batch = case.job.validation.batch_size
     sizes: list[int] = []
@@ -240,7 +240,7 @@ def checkpoint_decides(case: Case) -> bool:
     if case.job.train.resumes not in ("device", "kept"):
         return False
     device = case.estimate(changed(case, {RESUMES: "host"})).device
-    return device is not None and device.verdict == "fits"
+    return device is not None and device.fitting
 
 
 def load_by_host(case: Case, origin: Origin) -> Iterator[Proposal]:
