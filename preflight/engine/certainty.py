@@ -26,6 +26,7 @@ from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.spelling import kind_of
 from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.values import thawed
+from preflight.vocabulary.words import gib
 
 if TYPE_CHECKING:
     from preflight.space.grid import Side
@@ -180,7 +181,7 @@ class Certainty:
         """`bound` of a job in which every value that is not known well is the worst; None where there is no worst."""
 
         def worst(job: Job) -> tuple[int, int] | None:
-            sizes = [bound(one) if one is not None else None for one in _worst(job, self.weak)]
+            sizes = [bound(one) if one is not None else None for one in (job, *_worst(job, self.weak))]
             known = [size for size in sizes if size is not None]
             return (max(a for a, _ in known), max(b for _, b in known)) if len(known) == len(sizes) else None
 
@@ -248,13 +249,14 @@ class Certainty:
         if found.process.expected <= largest:
             return
         smaller = {name: least for name, least in SMALLEST.items() if _above(job, name, least)}
-        least = self._device_of(job, smaller) if smaller else None
-        if least is None or least.process.high > (found.capacity or largest):
+        small = self._device_of(job, smaller) if smaller else None
+        if small is None or small.process.high > (found.capacity or largest):
             return
         need = {name: one for name in smaller if (one := self._device_of(job, {name: smaller[name]})) is not None}
         cause = min(need, key=lambda name: need[name].process.expected, default=None)
         if cause is not None:
-            why = f"with {smaller[cause]} it would be far less, and no GPU has what it needs with {job.get(cause)}"
+            least = gib(need[cause].process.expected)
+            why = f"no GPU has the memory for it, and with {smaller[cause]} it would be {least}"
             yield self._assumption(job, cause, why)
 
     def _device_of(self, job: Job, values: Changes) -> DeviceEstimate | None:
@@ -313,10 +315,11 @@ def _values(job: Job, name: str, held: Held) -> tuple[object, ...] | None:
     """The values with which a field may take the most, the worst first; its own may be among them. None where there is
     no worst one."""
     own = _own(job, name)
-    if held.others:
-        return tuple(sorted((own, *map(thawed, held.others)), key=lambda value: _rank(name, value)))
     if name in WORST:
-        return WORST[name]
+        may = [*map(thawed, held.others)]
+        return tuple(value for value in WORST[name] if not may or value == own or value in may)
+    if held.others:
+        return tuple(sorted((own, *map(thawed, held.others)), key=_downwards))
     if own is None:
         return _of_kind(name)
     if isinstance(own, bool):
@@ -326,12 +329,9 @@ def _values(job: Job, name: str, held: Held) -> tuple[object, ...] | None:
     return None
 
 
-def _rank(name: str, value: object) -> float:
-    """Orders the values of a field, the worst first: as they stand in `WORST`, and numbers downwards."""
-    worst = WORST.get(name, ())
-    if value in worst:
-        return worst.index(value)
-    return -value if isinstance(value, (int, float)) and not isinstance(value, bool) else len(worst)
+def _downwards(value: object) -> float:
+    """Orders values, the largest number first."""
+    return -value if isinstance(value, (int, float)) else 0
 
 
 def _own(job: Job, name: str) -> object:

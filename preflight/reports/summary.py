@@ -8,7 +8,7 @@ from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, verdict
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
-from preflight.vocabulary.outcome import Outcome, StudyResult
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.words import assumed, gib, plural, smallest_gpu, why_unknown
 
 _ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
@@ -45,19 +45,18 @@ MOST_REASONS = 5
 def _unknown(outcome: Outcome) -> Iterator[str]:
     """Why the GPU memory of a study is unknown, if no finding says it."""
     lacking: list[str] = []
-    for report in outcome.reports:
-        told = {finding.study for finding in report.findings if finding.rule == "fits-only-if"}
-        for index, result in enumerate(report.studies):
-            reason = why_unknown(result.space.worst.estimates)
-            if reason and index not in told and result.unjudged is None:
-                lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
+    for report, index, result in _numbered(outcome):
+        told = any(one.study == index and one.rule == "fits-only-if" for one in report.findings)
+        reason = why_unknown(result.space.worst.estimates)
+        if reason and not told and result.unjudged is None:
+            lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
     yield from _first(lacking, "the GPU memory of {} more {} is unknown")
 
 
 def _assumed(outcome: Outcome) -> Iterator[str]:
     """The assumptions of each study that fits only if they hold, and the doubts about a need that is not plausible."""
     fitting, doubtful = [], []
-    for report, result in outcome.studies():
+    for report, index, result in _numbered(outcome):
         found, name = result.space.worst.estimates, outcome.shown(report, result.study.paths[0])
         if found.verdict == "fits-if":
             fitting.append(f"{name} fits if {assumed(found.assumptions)}")
@@ -66,9 +65,18 @@ def _assumed(outcome: Outcome) -> Iterator[str]:
                 f"{plural(result.space.counts.fits_if, 'combination')} of {name} fit if what is assumed holds"
             )
         elif found.device is not None and found.device.assumptions and not found.device.lower_bound:
+            if any(one.study == index and one.rule == "gpu-memory-exceeded" for one in report.findings):
+                continue
             doubtful.append(f"the need of {name} is not plausible: {assumed(found.device.assumptions)}")
     yield from _first(doubtful, "the need of {} more {} is not plausible")
     yield from _first(fitting, "{} more {} fit only if their assumptions hold")
+
+
+def _numbered(outcome: Outcome) -> Iterator[tuple[Report, int, StudyResult]]:
+    """Every study with its report and its index in it."""
+    for report in outcome.reports:
+        for index, result in enumerate(report.studies):
+            yield report, index, result
 
 
 def _first(lines: list[str], more: str) -> Iterator[str]:

@@ -38,7 +38,8 @@ ASSUMPTIONS = rows(record(field=TEXT, value={}, standing=STANDING, why=TEXT))
 DEVICE = record(
     optional=True, requested=TIER, allocated=TIER, reserved=TIER, process=TIER, phase=TEXT, where=TEXT, breakdown=BYTES,
     phases=BYTES, largest_allocation=record(optional=True, bytes=COUNT, where=TEXT, product=TEXT), capacity=NULLABLE,
-    verdict=VERDICT, assumptions=ASSUMPTIONS, lower_bound={"type": "boolean"}, largest_batch_size={"type": ["integer", "null"], "minimum": 0},
+    verdict=VERDICT, assumptions=ASSUMPTIONS, lower_bound={"type": "boolean"},
+    largest_batch_size={"type": ["integer", "null"], "minimum": 0},
 )  # fmt: skip
 HOST = record(
     optional=True,
