@@ -9,6 +9,7 @@ from preflight.reports.style import COLOURS, Look, verdict
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.values import Cause
 from preflight.vocabulary.words import assumed, gib, plural, smallest_gpu, why_unknown
 
 _ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
@@ -54,8 +55,15 @@ def _unknown(outcome: Outcome) -> Iterator[str]:
 
 
 def _assumed(outcome: Outcome) -> Iterator[str]:
-    """The assumptions of each study that fits only if they hold, and the doubts about a need that is not plausible."""
-    fitting, doubtful = [], []
+    doubtful, fitting = assumptions(outcome)
+    yield from _first(doubtful, "the need of {} more {} is not plausible")
+    yield from _first(fitting, "{} more {} fit only if their assumptions hold")
+
+
+def assumptions(outcome: Outcome) -> tuple[list[str], list[str]]:
+    """Doubts about a need that is not plausible, and the assumptions of each study that fits only if they hold."""
+    fitting: list[str] = []
+    doubtful: list[str] = []
     for report, index, result in _numbered(outcome):
         found, name = result.space.worst.estimates, outcome.shown(report, result.study.paths[0])
         if found.verdict == "fits-if":
@@ -68,8 +76,7 @@ def _assumed(outcome: Outcome) -> Iterator[str]:
             if any(one.study == index and one.rule == "gpu-memory-exceeded" for one in report.findings):
                 continue
             doubtful.append(f"the need of {name} is not plausible: {assumed(found.device.assumptions)}")
-    yield from _first(doubtful, "the need of {} more {} is not plausible")
-    yield from _first(fitting, "{} more {} fit only if their assumptions hold")
+    return doubtful, fitting
 
 
 def _numbered(outcome: Outcome) -> Iterator[tuple[Report, int, StudyResult]]:
@@ -182,8 +189,13 @@ def _host_badness(estimate: HostEstimate) -> tuple[int, float]:
 
 
 def _nothing_known(results: list[StudyResult], look: Look) -> str:
-    """Why there is no figure: the fields that are unknown."""
-    lacking = dict.fromkeys(name for result in results for name in result.space.worst.estimates.unknown)
+    """Why there is no figure: the fields that would have to be stated. Other reasons are notes."""
+    lacking = dict.fromkeys(
+        name
+        for result in results
+        if (cause := result.space.worst.estimates.causes.get("device")) is None or cause.cause is Cause.not_set
+        for name in result.space.worst.estimates.unknown
+    )
     why = (
         f" ({', '.join(list(lacking)[:4])} not known; preflight check --explain shows where to say)" if lacking else ""
     )
