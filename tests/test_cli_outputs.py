@@ -45,7 +45,8 @@ def test_explain_lists_fields_with_their_places(project: Write, check: Command) 
     project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     lines = check("sweep.yaml", "--explain").out.splitlines()
     [batch] = [line.split() for line in lines if line.strip().startswith("train.batch_size")]
-    assert batch[1:3] == ["64", "sweep.yaml:4:23"]
+    assert batch[1:4] == ["64", "read", "sweep.yaml:4:23"]
+    assert not any("not set" in line for line in lines)
     assert any(line.split()[:1] == ["machine.gpu"] for line in lines)
 
 

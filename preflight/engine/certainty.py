@@ -19,12 +19,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from preflight.engine.estimator import Estimator
-from preflight.engine.standings import Held
 from preflight.vocabulary.edits_of_job import possible, with_fields
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Verdict
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.spelling import kind_of
-from preflight.vocabulary.standing import Assumption, Standing
+from preflight.vocabulary.standing import Assumption, Held, Standing
 from preflight.vocabulary.values import thawed
 from preflight.vocabulary.words import gib
 

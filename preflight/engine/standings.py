@@ -12,13 +12,13 @@ that were not found, words of a command line that no parameter takes, and launch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from preflight.vocabulary.argv import bind
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import Reading
-from preflight.vocabulary.standing import Standing
+from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Bound, Box, Source, Study
 from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names
 
@@ -44,18 +44,6 @@ WEIGHTS = "train.precision"
 AUTO_DTYPE = (5,)
 """From this release on transformers loads a checkpoint in the type that it was saved in (migration guide of v5,
 `dtype="auto"`); before it, in fp32."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """How the value of a field is known. `why` it is not known better, for the user.
-
-    `others`: the only other values that it may have; empty: it may have any.
-    """
-
-    standing: Standing
-    why: str = ""
-    others: tuple[Value, ...] = ()
 
 
 IN_THE_TREE = Held(Standing.assumed, "its file lies in the checked tree; --trust accepts it")

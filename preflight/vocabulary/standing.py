@@ -1,9 +1,15 @@
-"""Standing: how well a value is known. Assumption: a value that is not known well, and that a verdict depends on."""
+"""How well values are known.
+
+`Standing` is the kind of knowledge, `Held` the same of one field with its reason, and `Assumption` a value that is not
+known well and that a verdict depends on. docs/certainty.md explains to users what may follow from each.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from preflight.vocabulary.values import Value
 
 
 class Standing(Enum):
@@ -27,6 +33,18 @@ class Standing(Enum):
     def holds(self) -> bool:
         """Whether "fits" may stand on a value that is known in this way."""
         return self not in (Standing.by_name, Standing.assumed, Standing.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How the value of a field is known. `why` it is not known better, for the user.
+
+    `others`: the only other values that it may have; empty: it may have any.
+    """
+
+    standing: Standing
+    why: str = ""
+    others: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
