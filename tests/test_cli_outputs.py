@@ -47,7 +47,8 @@ def test_explain_lists_fields_with_their_places(project: Write, check: Command) 
     [batch] = [line.split() for line in lines if line.strip().startswith("train.batch_size")]
     assert batch[1:4] == ["64", "read", "sweep.yaml:4:23"]
     assert not any("not set" in line for line in lines)
-    assert any(line.split()[:1] == ["machine.gpu"] for line in lines)
+    assert not any(line.split()[:1] == ["machine.gpu"] for line in lines)
+    assert "more fields without a value" in "".join(lines)
 
 
 # --- fixes ----------------------------------------------------------------------------------------------------------
