@@ -51,6 +51,7 @@ class Estimator:
             host if isinstance(host, HostEstimate) else None,
             unknown_fields(job, device, host),
             causes,
+            job.machine.accelerator != "cpu",
         )
 
     def device_bound(self, job: Job) -> tuple[int, int] | None:

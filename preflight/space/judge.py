@@ -116,6 +116,9 @@ def _box(
         uncounted = Counts(exact=False)
         return BoxVerdict(box, uncounted, point, _safe(grid, cells, constraints) if bounded else None)
     per_cell = count(grid, cells, budget)
+    fitting = any(counts.fits for counts in per_cell.values())
+    if not grid.sides[0] and point.estimates.on_gpu:
+        per_cell = {cell: _by_host_alone(counts) for cell, counts in per_cell.items()}
     if doubted is not None:
         per_cell = _without_doubt(grid, cells, per_cell, doubted, budget)
     counts = total(per_cell.values())
@@ -125,9 +128,14 @@ def _box(
     by_bound, counts = counts, _agreeing(counts, point.estimates, sure)
     if by_bound.unsafe and not counts.unsafe and not counts.unknown:  # the bound was too high: everything fits
         return BoxVerdict(box, counts, point)
-    safe = _safe(grid, cells, constraints) if counts.unsafe and counts.fitting else None
+    safe = _safe(grid, cells, constraints) if counts.unsafe and fitting else None
     unsafe_values = _unsafe_values(grid, cells)
     return BoxVerdict(box, counts, point, safe, unsafe_values, _by_model(grid, cells, per_cell, constraints))
+
+
+def _by_host_alone(counts: Counts) -> Counts:
+    """Counts of jobs whose GPU memory is not judged: that the host's fits does not say that they do."""
+    return replace(counts, fits=0, unknown=counts.unknown + counts.fits)
 
 
 def _without_doubt(

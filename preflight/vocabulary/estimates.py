@@ -119,6 +119,8 @@ class Estimates:
     unknown: tuple[str, ...] = ()
     causes: Mapping[str, Unknown] = field(default_factory=dict)
     """Why a side is None: "device", "host"."""
+    on_gpu: bool = True
+    """Whether the job runs on a GPU: then its host alone does not say that it fits."""
 
     @property
     def reasons(self) -> Mapping[str, str]:
@@ -127,9 +129,11 @@ class Estimates:
 
     @property
     def verdict(self) -> Verdict:
-        """The worse verdict of the two sides; unknown only if both are."""
+        """The worse verdict of the two sides. A job whose GPU memory was not judged is not called fitting."""
         verdicts: list[Verdict] = [side.verdict for side in (self.device, self.host) if side is not None]
-        return max(verdicts, key=ORDER.index, default="unknown")
+        worst: Verdict = max(verdicts, key=ORDER.index, default="unknown")
+        judged = self.device is not None and self.device.verdict != "unknown"
+        return worst if judged or not self.on_gpu or worst in ("at-risk", "exceeds") else "unknown"
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
