@@ -54,6 +54,7 @@ from preflight.vocabulary.rule import (
     related_of,
     several,
 )
+from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.study import Source as BoundSource
 from preflight.vocabulary.text import Edit, Source
@@ -77,6 +78,7 @@ from preflight.vocabulary.words import (
     GIB,
     MIB,
     assignment_text,
+    assumed,
     at_most,
     describe,
     gib,
@@ -90,20 +92,20 @@ if TYPE_CHECKING:
     from preflight.memory.device.law.catalogue import CatalogueModel
 
 __all__ = [
-    "GIB", "MIB", "NODE_CONFIG", "SHIPPED_ONLY", "Allocation", "Axis", "Binding", "Bound", "BoundSource", "Box",
-    "BoxVerdict", "Call", "Case", "Change", "Choices", "Confidence", "Const", "Constraint", "Copies",
-    "DeviceEstimate", "Edit", "Estimates", "Example", "Expr", "Fact", "Finding", "HostEstimate", "Interval", "Job",
-    "JobMaker", "Limits", "Link", "ModelVerdict", "Optimizer", "Options", "Origin", "Outcome", "OwnLayers",
-    "Parameter", "PreflightError", "Problem", "Project", "Proposal", "Range", "Reading", "Report", "Request",
-    "Rule", "SafeBox", "Safety", "Setting", "Severity", "Source", "Span", "Step", "Study", "StudyResult", "Tracing",
-    "Unknown", "UnreadableFile", "UsageError", "Value", "Violation", "assignment_text", "at_most", "axes_of",
-    "balances_experts", "broken_constraints", "changed", "check", "compares_samples", "constraint_limits",
-    "counts_objects", "describe", "device_of", "estimate", "evaluate", "gib", "gpu_name", "gpus_that_fit",
-    "has_experts", "host_of", "job_of", "known_model", "largest",
-    "limit_of", "model_name", "model_parts", "names", "normalises_over_batch", "origins", "own_layers",
-    "parse_constraints", "plural", "possible", "related_of", "resolve_request", "sample_bytes",
-    "samples_in_shared_memory", "settable", "several", "severity_of", "solve_in_memory_bytes", "solve_sample_bytes",
-    "steady_states", "sum_of", "values_text", "weights_of", "with_fields", "written",
+    "GIB", "MIB", "NODE_CONFIG", "SHIPPED_ONLY", "Allocation", "Assumption", "Axis", "Binding", "Bound",
+    "BoundSource", "Box", "BoxVerdict", "Call", "Case", "Change", "Choices", "Confidence", "Const", "Constraint",
+    "Copies", "DeviceEstimate", "Edit", "Estimates", "Example", "Expr", "Fact", "Finding", "HostEstimate",
+    "Interval", "Job", "JobMaker", "Limits", "Link", "ModelVerdict", "Optimizer", "Options", "Origin", "Outcome",
+    "OwnLayers", "Parameter", "PreflightError", "Problem", "Project", "Proposal", "Range", "Reading", "Report",
+    "Request", "Rule", "SafeBox", "Safety", "Setting", "Severity", "Source", "Span", "Standing", "Step", "Study",
+    "StudyResult", "Tracing", "Unknown", "UnreadableFile", "UsageError", "Value", "Violation", "assignment_text",
+    "assumed", "at_most", "axes_of", "balances_experts", "broken_constraints", "changed", "check",
+    "compares_samples", "constraint_limits", "counts_objects", "describe", "device_of", "estimate", "evaluate",
+    "gib", "gpu_name", "gpus_that_fit", "has_experts", "host_of", "job_of", "known_model", "largest", "limit_of",
+    "model_name", "model_parts", "names", "normalises_over_batch", "origins", "own_layers", "parse_constraints",
+    "plural", "possible", "related_of", "resolve_request", "sample_bytes", "samples_in_shared_memory", "settable",
+    "several", "severity_of", "solve_in_memory_bytes", "solve_sample_bytes", "steady_states", "sum_of",
+    "values_text", "weights_of", "with_fields", "written",
 ]  # fmt: skip
 
 

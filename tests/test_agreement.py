@@ -14,9 +14,19 @@ from folders import Write
 
 from preflight.engine import registry
 from preflight.engine.agreement import disagreements, exceeding
+from preflight.engine.ask import job_of
 from preflight.engine.check import CheckOptions, analyse, setup
+from preflight.engine.estimator import Estimator
 from preflight.engine.files import Batch, batches
+from preflight.engine.job_by_hand import dotted
+from preflight.machines.gpus import find_gpu
+from preflight.reports import plain
+from preflight.reports.map import BATCHES, drawn_map
+from preflight.reports.style import Look
+from preflight.vocabulary.edits_of_job import with_fields
+from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Severity
+from preflight.vocabulary.job import build
 from preflight.vocabulary.rule import Example
 from preflight.vocabulary.settings import Settings
 
@@ -254,3 +264,80 @@ def test_every_incident_keeps_it_on_every_gpu(folder: Path, tmp_path: Path) -> N
     for gpu in GPUS:
         for batch in batches([str(tmp_path / folder.name)], tmp_path, from_hook=False):
             agrees(batch, gpu)
+
+
+# --- one number -----------------------------------------------------------------------------------------------------
+
+
+def one_number(batch: Batch, gpu: str) -> None:
+    """A job has the same figures where a check finds it, where it is written down and estimated, as the largest batch
+    and in the map."""
+    project, asked = setup(batch, CheckOptions(gpu=gpu), batch.root, rules=False)
+    for result in analyse(project, asked).studies:
+        worst, estimate = result.space.worst, result.estimate
+        assert estimate is not None
+        written = json.loads(plain.written(plain.job(worst.job)))
+        again = Estimator(result.gpu, asked.tracing).full(build(dotted(written)))
+        assert figures(again) == figures(worst.estimates), (batch.named, gpu)
+        device = worst.estimates.device
+        if device is None or device.lower_bound:
+            continue
+        if device.largest_batch_size:
+            largest = estimate(with_fields(worst.job, {"train.batch_size": device.largest_batch_size})).device
+            assert largest is not None
+            assert largest.fitting, (batch.named, gpu, device.largest_batch_size)
+        if device.fitting and worst.job.train.batch_size is not None and device.phase not in EVALUATION:
+            assert (device.largest_batch_size or 0) >= worst.job.train.batch_size or device.capacity is None
+
+
+EVALUATION = ("validation", "generation", "load", "resume", "save")
+
+
+def figures(found: Estimates) -> tuple[object, ...]:
+    device, host = found.device, found.host
+    return (
+        None if device is None else (device.process, device.breakdown, device.phase, device.capacity),
+        None if host is None else (host.per_node, host.breakdown, host.limit),
+    )
+
+
+def with_files(example: Example, root: Path) -> Batch:
+    for name, text in example.files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(textwrap.dedent(text).lstrip("\n"))
+    return Batch(root, Settings(**example.options), None, (next(iter(example.files)),), ())
+
+
+def test_examples_have_one_number(tmp_path: Path) -> None:
+    for number, example in enumerate([*examples()][7::15]):
+        one_number(with_files(example, tmp_path / str(number)), "T4")
+
+
+@pytest.mark.slow
+def test_every_example_has_one_number(tmp_path: Path) -> None:
+    for number, example in enumerate(examples()):
+        for gpu in ("T4", "A100 80GB"):
+            one_number(with_files(example, tmp_path / str(number)), gpu)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", list(folders()), ids=lambda folder: folder.name)
+def test_every_incident_has_one_number(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / folder.name)
+    for batch in batches([str(tmp_path / folder.name)], tmp_path, from_hook=False):
+        one_number(batch, "RTX 4090")
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("length", [64, 500])
+@pytest.mark.parametrize("precision", ["fp32", "bf16-mixed"])
+def test_jobs_have_one_number_in_the_map(batch: int, length: int, precision: str) -> None:
+    job = job_of({"model": "gpt2", "train": {"batch_size": batch, "seq_len": length, "precision": precision}})
+    estimate = Estimator(find_gpu("T4")).full
+    device = estimate(job).device
+    assert device is not None
+    lines = list(drawn_map(job, estimate, "T4", Look()))
+    column = lines[1].split().index(str(length))
+    if batch in BATCHES:
+        [row] = [line.split() for line in lines[2:] if line.split()[0] == str(batch)]
+        assert row[column].strip("?!") == f"{device.process.expected / 2**30:,.1f}"

@@ -45,8 +45,10 @@ def test_explain_lists_fields_with_their_places(project: Write, check: Command) 
     project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     lines = check("sweep.yaml", "--explain").out.splitlines()
     [batch] = [line.split() for line in lines if line.strip().startswith("train.batch_size")]
-    assert batch[1:3] == ["64", "sweep.yaml:4:23"]
-    assert any(line.split()[:1] == ["machine.gpu"] for line in lines)
+    assert batch[1:4] == ["64", "read", "sweep.yaml:4:23"]
+    assert not any("not set" in line for line in lines)
+    assert not any(line.split()[:1] == ["machine.gpu"] for line in lines)
+    assert "more fields without a value" in "".join(lines)
 
 
 # --- fixes ----------------------------------------------------------------------------------------------------------
@@ -109,7 +111,9 @@ def test_estimate_of_a_configuration(
     project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     run = preflight(capsys, "estimate", "sweep.yaml", "--gpu", "RTX 4090", "--output-format", "json")
     data = json.loads(run.out)
-    assert list(data) == ["version", "job", "device", "host", "unknown"]
+    assert list(data) == [
+        "version", "job", "device", "host", "verdict", "assumptions", "standings", "unknown", "unknown_causes",
+    ]  # fmt: skip
     assert (data["job"]["train"]["batch_size"], data["device"]["largest_batch_size"]) == (64, 45)
     assert sum(data["device"]["breakdown"].values()) == data["device"]["process"]["expected"]
 

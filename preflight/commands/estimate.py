@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,9 @@ from preflight.commands.options import (
     time_options,
     trust_option,
 )
+from preflight.engine.certainty import Certainty
 from preflight.engine.estimator import Estimator, tracing_of
+from preflight.engine.standings import by_hand
 from preflight.engine.trust import laws_of, named_by_user, trust_in
 from preflight.reports import streams
 from preflight.vocabulary.edits_of_job import with_fields
@@ -29,6 +31,7 @@ from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.progress import Progress
+from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value, brief
 
@@ -47,6 +50,7 @@ class Subject:
     estimate: Callable[[Job], Estimates]
     tracing: Tracing
     note: str = ""
+    standings: Mapping[str, Standing] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,8 @@ def command(
             raise UsageError(f"--measured: the GPU memory is unknown: {found.reasons.get('device', '')}")
         compared = compare(size, subject.job, found.device, subject.estimate)
     if output_format == "json":
-        sides = (plain.device(found.device), plain.host(found.host))
-        data = texts.document(plain.job(subject.job), *sides, found.unknown, compared, _notes(subject, found))
+        known = {**plain.estimates(found), **plain.certainty(found, subject.standings)}
+        data = texts.document(plain.job(subject.job), known, compared, _notes(subject, found))
         streams.show(plain.written(data), "json")
         return
     rows = frontier(subject.job, subject.estimate) if found.device is None else []
@@ -227,7 +231,11 @@ def _of_values(values: dict[str, object], asked: EstimateRequest, source: Path) 
     trust = trust_in(source if source.is_dir() else source.parent, named)
     tracing, notes = tracing_of(settings, file.parent if file is not None else Path.cwd(), trust)
     tracing = replace(tracing, progress=asked.progress)
-    return Subject(job, found, Estimator(found, tracing).full, tracing, "; ".join(notes))
+    folder = source if source.is_dir() else source.parent
+    held = by_hand(job, values.keys() | settings.set.keys(), lambda path: trust.accepts(folder / path))
+    estimate = Certainty(held, Estimator(found, tracing)).estimate
+    known = {name: one.standing for name, one in held.items()}
+    return Subject(job, found, estimate, tracing, "; ".join(notes), known)
 
 
 def _words(error: ValidationError) -> str:
@@ -280,4 +288,4 @@ def _configuration(path: Path, asked: EstimateRequest) -> Subject:
         combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
         note = f"the worst combination of the search: {combination}"
     estimate = result.estimate or question.estimators[result.gpu].full
-    return Subject(result.space.worst.job, result.gpu, estimate, question.tracing, note)
+    return Subject(result.space.worst.job, result.gpu, estimate, question.tracing, note, result.standings)

@@ -10,11 +10,12 @@ from itertools import islice, product
 from pathlib import Path
 
 from preflight.engine import file_findings, registry, suppress
-from preflight.engine.certainty import as_read
+from preflight.engine.certainty import Certainty
 from preflight.engine.estimator import Estimator, tracing_of
 from preflight.engine.files import Batch, checkout
+from preflight.engine.standings import standings, union
 from preflight.engine.target import Wanted, choose, placed, wanted
-from preflight.engine.trust import laws_of, named_by_user, trust_in
+from preflight.engine.trust import Trust, laws_of, named_by_user, trust_in
 from preflight.system.files import real
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate
@@ -56,6 +57,7 @@ class CheckSetup:
     rules: tuple[type[Rule], ...]
     enabled: frozenset[str]
     tracing: Tracing
+    trust: Trust | None = None
     estimators: dict[Gpu | None, Estimator] = field(default_factory=dict, compare=False)
     """Estimates, kept when the files are read again."""
 
@@ -66,6 +68,10 @@ class CheckSetup:
     @property
     def progress(self) -> Progress:
         return self.tracing.progress
+
+    def accepts(self, path: Path) -> bool:
+        """Whether the user accepts a file that decides figures (see `Trust.accepts`)."""
+        return self.trust is not None and self.trust.accepts(path)
 
     def only(self, paths: Collection[str]) -> CheckSetup:
         """The same question about some of the paths."""
@@ -112,7 +118,7 @@ def setup(batch: Batch, options: CheckOptions, cwd: Path, rules: bool = True) ->
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
     said = replace(said, notes=(*said.notes, *notes))
     return Project(batch.root, batch.settings), CheckSetup(
-        batch.named, batch.walked, options, said, chosen, enabled, tracing
+        batch.named, batch.walked, options, said, chosen, enabled, tracing, trust
     )
 
 
@@ -213,7 +219,7 @@ def _not_judged(study: Study, progress: Progress) -> StudyResult:
     from preflight.space.judge import not_judged
 
     unknown = Unknown(f"it was not judged {progress.deadline}", Cause.time_limit)
-    return StudyResult(study, not_judged(study, unknown.words), unjudged=unknown)
+    return StudyResult(study, not_judged(study, unknown), unjudged=unknown)
 
 
 def _findings_of(number: int, cases: Mapping[int, Case], asked: CheckSetup) -> Iterator[Finding]:
@@ -231,10 +237,15 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     target = choose(study, asked.said)
     study = placed(study, target)
     estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing))
-    estimate = as_read(study, estimator.full)
-    space = judge(study, estimate, *estimator.sides(estimate), constraints=project.settings.constraints)
+    held = [standings(study, box, lambda path: asked.accepts(project.root / path)) for box in study.boxes]
+    certainty = Certainty(union(held), estimator)
+    estimate, sides = certainty.estimate, estimator.sides(certainty.estimate)
+    constraints = project.settings.constraints
+    space = judge(study, estimate, *sides, constraints=constraints, doubted=certainty.sides())
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
-    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate)
+    worst = next(index for index, one in enumerate(space.boxes) if one.worst is space.worst)
+    known = {name: one.standing for name, one in held[worst].items()}
+    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate, known)
     case = Case(
         study,
         index,

@@ -42,18 +42,17 @@ class Estimator:
         return self._full[key]
 
     def _estimates(self, job: Job) -> Estimates:
-        """Device and host estimate of one job, and the reasons if one of them is unknown."""
+        """Device and host estimate of one job, and the causes if one of them is unknown."""
         from preflight.memory import device as side
 
         device, host = side.estimate(job, self.gpu, self.tracing), self._host(job)
-        reasons = {
-            side: found.words for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)
-        }
+        causes = {side: found for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)}
         return Estimates(
             device if isinstance(device, DeviceEstimate) else None,
             host if isinstance(host, HostEstimate) else None,
             unknown_fields(job, device, host),
-            reasons,
+            causes,
+            job.machine.accelerator != "cpu",
         )
 
     def may_fit(self, job: Job) -> bool | None:
@@ -81,6 +80,22 @@ class Estimator:
         found = self._host(job, bound=True)
         return (found.per_node.expected, found.per_node.high) if isinstance(found, HostEstimate) else None
 
+    def capacity(self, job: Job) -> int | None:
+        """Bytes that the job's GPU gives; None if it is not known which one."""
+        return job.machine.gpu_memory or (self.gpu.capacity if self.gpu is not None else None)
+
+    @property
+    def largest_gpu(self) -> int:
+        """Bytes that the largest known GPU gives."""
+        from preflight.machines.gpus import gpus
+
+        return gpus()[-1].capacity
+
+    def host(self, job: Job) -> HostEstimate | None:
+        """The host's memory alone."""
+        found = self._host(job)
+        return found if isinstance(found, HostEstimate) else None
+
     def _host(self, job: Job, bound: bool = False) -> HostEstimate | Unknown:
         from preflight.memory.host.estimate import estimate_host
 
@@ -93,16 +108,11 @@ class Estimator:
         from preflight.memory.host.estimate import limit_of
         from preflight.space.grid import Side
 
-        known = self.gpu.capacity if self.gpu is not None else None
-
-        def capacity(job: Job) -> int | None:
-            return job.machine.gpu_memory or known
-
         def least(job: Job) -> int | None:
-            device = full(job).device if capacity(job) is not None else None
+            device = full(job).device if self.capacity(job) is not None else None
             return device.process.expected if device is not None and device.verdict == "exceeds" else None
 
-        return Side(self.device_bound, capacity, least), Side(self.host_bound, lambda job: limit_of(job)[0])
+        return Side(self.device_bound, self.capacity, least), Side(self.host_bound, lambda job: limit_of(job)[0])
 
 
 def largest_sample_bytes(job: Job, tracing: Tracing = TRACE) -> int | None:

@@ -41,6 +41,11 @@ class Trust:
         place = place_of(path)
         return any(place == one or (observed.is_dir(one) and place.is_relative_to(real(one))) for one in self.places)
 
+    def accepts(self, path: Path) -> bool:
+        """Whether the user stands for the figures of a file: it, or a directory that contains it, is trusted by name. A
+        file of the checkout may be a stranger's."""
+        return self.starts(path)
+
 
 def trust_in(root: Path, named: Iterable[str]) -> Trust:
     """The trust in a project at `root`. `named`: trusted paths of the user, relative to the current directory."""

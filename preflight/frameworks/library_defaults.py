@@ -65,6 +65,12 @@ def arguments_at(flavour: str, version: str | None, trl: str | None = None) -> d
     return (_gone(own) if trl is None else {}) | found | _at(own, trl)
 
 
+def releases(library: str, flavour: str = "transformers") -> tuple[str, ...]:
+    """The releases in which a default of the library's class changed."""
+    entries: _Entries = table()[library].get(flavour, {})
+    return tuple(dict.fromkeys(since for changes in entries.values() for since, *_ in changes))
+
+
 def model_config_at(trl: str | None = None) -> dict[str, Argument]:
     """The arguments of trl.ModelConfig that decide memory."""
     return _at(table()["trl"]["model"], trl)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from preflight.frameworks.deepspeed import deepspeed_config
 from preflight.frameworks.fsdp import fsdp_settings
@@ -21,6 +22,7 @@ from preflight.frameworks.library_defaults import (
     arguments_at,
     library_arguments,
     model_config_at,
+    releases,
     truth,
 )
 from preflight.frameworks.table import read
@@ -30,8 +32,8 @@ from preflight.program.bindings import bind, constant, either, first_origin, fol
 from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.notation import NEWEST, release
-from preflight.vocabulary.reading import Binding, Parameter
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown
+from preflight.vocabulary.reading import Binding, Parameter, Rank
+from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, Value
 
 __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
 
@@ -56,6 +58,34 @@ def training_arguments(
     trl_version: str | None = None,
 ) -> list[Binding]:
     """Bindings of every memory-relevant argument, defaults of the library's version included (rank 1)."""
+    differing = _other_defaults(flavour, version, trl_version)
+    return [_with_others(binding, differing) for binding in _arguments(values, flavour, use, version, trl_version)]
+
+
+def _with_others(binding: Binding, differing: Mapping[str, tuple[Value, ...]]) -> Binding:
+    """A default with its values in other releases."""
+    others = differing.get(binding.field, ()) if binding.rank == Rank.default else ()
+    if not others or not isinstance(binding.expr, Const):
+        return binding
+    return replace(binding, others=tuple(value for value in others if value != binding.expr.value))
+
+
+@lru_cache(maxsize=64)
+def _other_defaults(flavour: str, version: str | None, trl_version: str | None) -> Mapping[str, tuple[Value, ...]]:
+    """Job field -> its defaults in all releases that may be in use, for fields that have several."""
+    found: dict[str, dict[Value, None]] = {}
+    for one in releases("transformers") if version is None else (version,):
+        for other in releases("trl", flavour) if trl_version is None and flavour != "transformers" else (trl_version,):
+            for binding in _arguments({}, flavour, ANY, one, other):
+                value = binding.expr.value if isinstance(binding.expr, Const) else None
+                if binding.rank == Rank.default and isinstance(value, (bool, int, float, str)):
+                    found.setdefault(binding.field, {})[value] = None
+    return {field: tuple(values) for field, values in found.items() if len(values) > 1}
+
+
+def _arguments(
+    values: Mapping[str, Expr], flavour: str, use: Use, version: str | None, trl_version: str | None
+) -> list[Binding]:
     args = library_arguments(values, flavour, version, trl_version)
     evaluated = _evaluation(args, use)
     evaluates = {"evaluates": Const(True)} if evaluated else {}

@@ -7,14 +7,13 @@ from dataclasses import asdict
 
 from preflight.reports.bar import bar
 from preflight.reports.streams import clean
-from preflight.reports.style import Look, table, wrap
+from preflight.reports.style import Look, table, verdict, wrap
 from preflight.reports.timeline import TimelinePoint, drawn
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, FrontierRow, HostEstimate, Interval
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.words import gib, smallest_gpu
+from preflight.vocabulary.words import assumed, gib, smallest_gpu
 
-_COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
 _TIERS = (
     ("requested", "sum of live tensors"),
     ("allocated", "their blocks"),
@@ -39,7 +38,7 @@ def render(
         blocks += [list(block) for block in _device(found.device, gpu, smallest, look, moments)]
     else:
         blocks.append(
-            [f"GPU memory is {_verdict('unknown', look)}: {found.reasons.get('device', 'no reason is known')}"]
+            [f"GPU memory is {verdict('unknown', look)}: {found.reasons.get('device', 'no reason is known')}"]
         )
     if rows:
         blocks.append(_frontier(rows, gpu, look))
@@ -110,12 +109,21 @@ def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -
         yield f"{bound}no GPU is stated: {smallest_gpu(found, smallest)}; --gpu NAME gives a verdict"
     else:
         room = f"{gib(found.process.expected)} of {gib(found.capacity)} on {gpu or 'the GPU'}"
-        yield f"{bound}{room}: {_verdict(found.verdict, look)}"
+        yield f"{bound}{room}: {verdict(found.verdict, look)}"
         if found.largest_batch_size:
             yield f"largest batch size that fits: {found.largest_batch_size:,}"
-        elif found.verdict != "fits" and not found.lower_bound:
+        elif not found.fitting and not found.lower_bound:
             yield "no batch size fits"
+    yield from _assumptions(found)
     yield from (f"note: {note}" for note in found.notes)
+
+
+def _assumptions(found: DeviceEstimate | HostEstimate) -> Iterator[str]:
+    """The values that the verdict depends on and that are not known well."""
+    if not found.assumptions:
+        return
+    words = assumed(found.assumptions, len(found.assumptions))
+    yield f"it fits if {words}" if found.fitting else f"this is the need with {words}"
 
 
 def _host(found: Estimates, look: Look) -> Iterator[str]:
@@ -123,14 +131,15 @@ def _host(found: Estimates, look: Look) -> Iterator[str]:
     if host is None:
         reason = found.reasons.get("host")
         if reason:
-            yield f"host memory is {_verdict('unknown', look)}: {reason}"
+            yield f"host memory is {verdict('unknown', look)}: {reason}"
         return
     need = host.per_node
     limit = f", {gib(host.limit)} available ({host.limited_by})" if host.limit is not None else ""
-    verdict = f": {_verdict(host.verdict, look)}" if host.limit is not None else ""
-    yield f"host memory per node: {gib(need.expected)} ({gib(need.low)} to {gib(need.high)}){limit}{verdict}"
+    judged = f": {verdict(host.verdict, look)}" if host.limit is not None else ""
+    yield f"host memory per node: {gib(need.expected)} ({gib(need.low)} to {gib(need.high)}){limit}{judged}"
     parts = [Part(name, size) for name, size in host.breakdown.items()]
     yield from (f"  {line}" for line in bar(parts, host.limit, look, look.width - 2))
+    yield from _assumptions(host)
     yield from (f"note: {note}" for note in host.notes)
 
 
@@ -161,21 +170,16 @@ def _compared(found: Comparison, look: Look) -> Iterator[str]:
         yield "  no single setting explains it: is this what nvidia-smi shows for one process, alone on its GPU?"
 
 
-def _verdict(verdict: str, look: Look) -> str:
-    return look.paint(verdict.replace("-", " "), _COLOUR[verdict])
-
-
 def document(
     job: Mapping[str, object],
-    device: object,
-    host: object,
-    unknown: Sequence[str],
+    found: Mapping[str, object],
     compared: Comparison | None,
     notes: Sequence[str] = (),
 ) -> dict[str, object]:
-    """The JSON contract of `estimate`, version 1. `measured` is there only if it was asked for, `notes` only if there
-    are any: why the device is null, that its figures are a lower bound, what they leave out."""
-    data: dict[str, object] = {"version": 1, "job": job, "device": device, "host": host, "unknown": list(unknown)}
+    """The JSON contract of `estimate`, version 2. `found`: both sides, and how well they are known. `measured` is there
+    only if it was asked for, `notes` only if there are any: why the device is null, that its figures are a lower bound,
+    what they leave out."""
+    data: dict[str, object] = {"version": 2, "job": job, **found}
     if notes:
         data["notes"] = list(notes)
     if compared is not None:

@@ -1,4 +1,4 @@
-"""`check --explain`: every Job field of each study with its value and where it comes from."""
+"""`check --explain`: every Job field of each study that has a value or lacks one, how it is known, and its source."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from preflight.reports.streams import clean
 from preflight.reports.style import Cell, Look, table
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.study import Bound, Source
 from preflight.vocabulary.values import Const, Origin, Unknown
-from preflight.vocabulary.words import gib
+from preflight.vocabulary.words import gib, plural
 
 _BYTES = ("_bytes", "_memory", "memory_limit", "machine.context", "machine.swap", "machine.shm")
 """Ends of the names of fields that hold bytes."""
+NO_VALUE = "-"
 
 
 def explained(outcome: Outcome, look: Look) -> str:
-    """A table for each study with a row for each Job field."""
+    """A table for each study with a row for each Job field that has a value, or that is needed and has none."""
     blocks = ["\n".join(_study(outcome, report, result, look)) for report, result in outcome.studies()]
     return "".join(f"{block}\n\n" for block in blocks)
 
@@ -33,23 +35,33 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
         yield f"  {clean(axis)} = {clean(str(value))}"
     box = next((one.box for one in result.space.boxes if one.worst is worst), None)
     bounds = box.fields if box is not None else {}
-    rows = [(name, *_row(outcome, report, name, worst.job, bounds.get(name))) for name in fields()]
+    assumed = {one.field: one.why for one in worst.estimates.assumptions}
     lacking = set(worst.estimates.unknown)
     cells: list[tuple[Cell, ...]] = []
-    for name, value, source in rows:
-        if name in lacking and value == "-":
+    for name in fields():
+        value, source = _row(outcome, report, name, worst.job, bounds.get(name))
+        if name in lacking and value == NO_VALUE:
             value, source = "unknown", "no file states it"
-        bound = bounds.get(name)
-        quiet = value == "-" or bound is None or bound.source is Source.preflight
-        cells.append((name, (value, "bold cyan" if value == "unknown" else "dim" if quiet else "bold"), source))
+        if value == NO_VALUE:
+            continue
+        standing = result.standings.get(name, Standing.unknown if value == "unknown" else Standing.default)
+        why = assumed.get(name)
+        cells.append((name, (value, _style(value, standing)), standing.value, f"{source}; {why}" if why else source))
     yield from table(cells, look)
+    yield f"  {plural(len(fields()) - len(cells), 'more field')} without a value: nothing sets them"
+
+
+def _style(value: str, standing: Standing) -> str:
+    if value == "unknown":
+        return "bold cyan"
+    return "dim" if standing is Standing.default else "bold"
 
 
 def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | None) -> tuple[str, str]:
     """Value and source of a field."""
     value = job.get(name)
     if bound is None or (bound.default and bound.origin is None and value is None):
-        return ("-", "not set") if value is None else (_text(name, value), "preflight's default")
+        return (NO_VALUE, "") if value is None else (_text(name, value), "preflight's default")
     places = [_place(outcome, report, bound.origin)] if bound.origin is not None else []
     source = places[0] if places else _source(outcome, report, bound)
     if bound.losers:

@@ -1,4 +1,4 @@
-"""`--output-format json`: version 1 of a contract; docs/output.md describes it, fields are only ever added."""
+"""`--output-format json`: version 2 of a contract; docs/output.md describes it, fields are only ever added."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from preflight.reports.style import Look
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome
 
-VERSION = 1
+VERSION = 2
 
 
 def document(outcome: Outcome) -> plain.Plain:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from preflight.reports.places import place, source_of
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.standing import Assumption, Standing
+from preflight.vocabulary.study import Box
 from preflight.vocabulary.text import Edit
-from preflight.vocabulary.values import Origin
+from preflight.vocabulary.values import Const, Origin, Unknown, thawed
 
 Plain = dict[str, object]
 
@@ -55,6 +58,7 @@ def device(estimate: DeviceEstimate | None) -> Plain | None:
         else {"bytes": largest.bytes, "where": largest.where, "product": largest.product},
         "capacity": estimate.capacity,
         "verdict": estimate.verdict,
+        "assumptions": [assumption(one) for one in estimate.assumptions],
         "lower_bound": estimate.lower_bound,
         "largest_batch_size": estimate.largest_batch_size,
     }
@@ -68,13 +72,42 @@ def host(estimate: HostEstimate | None) -> Plain | None:
         "per_node": interval(estimate.per_node),
         "breakdown": dict(estimate.breakdown),
         "limit": estimate.limit,
+        "limited_by": estimate.limited_by,
         "verdict": estimate.verdict,
+        "assumptions": [assumption(one) for one in estimate.assumptions],
     }
 
 
 def estimates(found: Estimates) -> Plain:
     """{device, host}."""
     return {"device": device(found.device), "host": host(found.host)}
+
+
+def certainty(found: Estimates, standings: Mapping[str, Standing], unknown: Iterable[Unknown] = ()) -> Plain:
+    """How well an estimate is known: its verdict, what that depends on, how each field is known, and what is missing.
+
+    `unknown`: the values of the files that cannot be known, beside those that keep a side from being estimated.
+    """
+    causes = dict.fromkeys((*found.causes.values(), *unknown))
+    return {
+        "verdict": found.verdict,
+        "assumptions": [assumption(one) for one in found.assumptions],
+        "standings": {name: standing.value for name, standing in standings.items()},
+        "unknown": list(found.unknown),
+        "unknown_causes": [
+            {"cause": one.cause.value, "fields": list(one.fields), "words": one.words} for one in causes
+        ],
+    }
+
+
+def assumption(found: Assumption) -> Plain:
+    """A field that a verdict depends on and that is not known well."""
+    return {
+        "field": found.field,
+        "value": thawed(found.value),
+        "standing": found.standing.value,
+        "why": found.why,
+    }
 
 
 def job(found: Job) -> Plain:
@@ -142,23 +175,35 @@ def study(outcome: Outcome, report: Report, result: StudyResult) -> Plain:
         "unsafe": counts.unsafe,
         "counts": {
             "fits": counts.fits,
+            "fits_if": counts.fits_if,
             "at_risk": counts.at_risk,
             "exceeds": counts.exceeds,
             "unknown": counts.unknown,
         },
         "worst": job(worst.job),
         "origins": _origins(outcome, report, result),
-        "unknown": list(worst.estimates.unknown),
+        **certainty(worst.estimates, result.standings, _unknown_values(result)),
         **estimates(worst.estimates),
     }
 
 
+def _unknown_values(result: StudyResult) -> Iterator[Unknown]:
+    """Why Job fields of the worst combination are unknown, each with the name of its field."""
+    for name, bound in _box(result).fields.items():
+        value = bound.expr.value if isinstance(bound.expr, Const) else None
+        if isinstance(value, Unknown):
+            yield replace(value, fields=tuple(dict.fromkeys((name, *value.fields))))
+
+
+def _box(result: StudyResult) -> Box:
+    """The box that contains the worst combination."""
+    return next(one.box for one in result.space.boxes if one.worst is result.space.worst)
+
+
 def _origins(outcome: Outcome, report: Report, result: StudyResult) -> Mapping[str, Plain]:
     """The place of each Job field of the worst combination."""
-    boxes = [verdict.box for verdict in result.space.boxes if verdict.worst is result.space.worst]
     return {
         name: start(outcome, report, bound.origin)
-        for box in boxes[:1]
-        for name, bound in box.fields.items()
+        for name, bound in _box(result).fields.items()
         if bound.origin is not None and source_of(report, bound.origin.path) is not None
     }

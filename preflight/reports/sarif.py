@@ -9,6 +9,7 @@ from urllib.parse import quote
 from preflight import __version__
 from preflight.reports import plain
 from preflight.reports.style import Look
+from preflight.reports.summary import assumptions
 from preflight.vocabulary.findings import Finding, Fix, Safety, Severity
 from preflight.vocabulary.outcome import Outcome, Report
 from preflight.vocabulary.values import Origin
@@ -49,12 +50,18 @@ def render(outcome: Outcome, look: Look) -> str:
 
 
 def _invocation(outcome: Outcome) -> plain.Plain:
-    """Whether the run came to its end (3.20.14); what it had no time for is a notification of it (3.20.21)."""
-    late: list[plain.Plain] = [
-        {"level": "warning", "message": {"text": words}, "descriptor": {"id": "time-limit"}}
-        for words in outcome.incomplete
+    """Whether the run came to its end (3.20.14). What it had no time for, and what has to hold for jobs to fit, are
+    notifications of it (3.20.21): no result, because nothing is wrong."""
+    doubtful, fitting = assumptions(outcome)
+    said = [
+        *(("warning", "time-limit", words) for words in outcome.incomplete),
+        *(("note", "not-plausible", words) for words in doubtful),
+        *(("note", "fits-if", words) for words in fitting),
     ]
-    return {"executionSuccessful": not late, **({"toolExecutionNotifications": late} if late else {})}
+    notes: list[plain.Plain] = [
+        {"level": level, "message": {"text": words}, "descriptor": {"id": name}} for level, name, words in said
+    ]
+    return {"executionSuccessful": not outcome.incomplete, **({"toolExecutionNotifications": notes} if notes else {})}
 
 
 def _rule(name: str, summary: str) -> plain.Plain:

@@ -12,6 +12,7 @@ from typing import TextIO, TypeAlias
 
 from preflight.reports.streams import clean, coloured, terminal
 from preflight.vocabulary.findings import Severity
+from preflight.vocabulary.words import VERDICTS
 
 _CODES = {
     "bold": "1",
@@ -24,6 +25,13 @@ _CODES = {
     "cyan": "36",
 }
 COLOURS = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity.info: "bold cyan"}
+_VERDICTS = {
+    "fits": "bold green",
+    "fits-if": "bold cyan",
+    "unknown": "bold cyan",
+    "at-risk": "bold yellow",
+    "exceeds": "bold red",
+}
 
 Cell: TypeAlias = "str | tuple[str, str]"
 """A text, or a text with a style like "bold red"."""
@@ -45,6 +53,11 @@ class Look:
         if not self.colour or not text:
             return text
         return f"\x1b[{';'.join(_CODES[word] for word in style.split())}m{text}\x1b[0m"
+
+
+def verdict(name: str, look: Look) -> str:
+    """A verdict in words, in its colour."""
+    return look.paint(VERDICTS.get(name, name), _VERDICTS[name])
 
 
 def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None) -> Look:

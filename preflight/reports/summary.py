@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.reports.streams import clean
-from preflight.reports.style import COLOURS, Look
-from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
+from preflight.reports.style import COLOURS, Look, verdict
+from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
-from preflight.vocabulary.outcome import Outcome, StudyResult
-from preflight.vocabulary.words import gib, plural, smallest_gpu
+from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.values import Cause
+from preflight.vocabulary.words import assumed, gib, plural, smallest_gpu, why_unknown
 
-_ORDER = ("fits", "unknown", "at-risk", "exceeds")
-_COLOUR = {"fits": "bold green", "unknown": "bold cyan", "at-risk": "bold yellow", "exceeds": "bold red"}
+_ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
 
 
 def summary(outcome: Outcome, look: Look) -> Iterator[str]:
@@ -33,37 +33,65 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
     if found:
         yield "Found " + ", ".join(found) + _offers(outcome)
     yield studies_line(outcome, look)
-    assumed = [note for _, result in outcome.studies() for note in result.notes]
+    machines = [note for _, result in outcome.studies() for note in result.notes]
     notes = [note for report in outcome.reports for note in report.notes]
-    for note in dict.fromkeys([*_unknown(outcome), *assumed, *notes, *outcome.notes]):
+    for note in dict.fromkeys([*_unknown(outcome), *_assumed(outcome), *machines, *notes, *outcome.notes]):
         yield f"note: {clean(note)}"
 
 
 MOST_REASONS = 5
-"""The most studies whose unknown GPU memory is explained one by one."""
+"""The most studies whose unknown GPU memory, or whose assumptions, are explained one by one."""
 
 
 def _unknown(outcome: Outcome) -> Iterator[str]:
     """Why the GPU memory of a study is unknown, if no finding says it."""
     lacking: list[str] = []
+    for report, index, result in _numbered(outcome):
+        told = any(one.study == index and one.rule == "fits-only-if" for one in report.findings)
+        reason = why_unknown(result.space.worst.estimates)
+        if reason and not told and result.unjudged is None:
+            lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
+    yield from _first(lacking, "the GPU memory of {} more {} is unknown")
+
+
+def _assumed(outcome: Outcome) -> Iterator[str]:
+    doubtful, fitting = assumptions(outcome)
+    yield from _first(doubtful, "the need of {} more {} is not plausible")
+    yield from _first(fitting, "{} more {} fit only if their assumptions hold")
+
+
+def assumptions(outcome: Outcome) -> tuple[list[str], list[str]]:
+    """Doubts about a need that is not plausible, and the assumptions of each study that fits only if they hold."""
+    fitting: list[str] = []
+    doubtful: list[str] = []
+    for report, index, result in _numbered(outcome):
+        found, name = result.space.worst.estimates, outcome.shown(report, result.study.paths[0])
+        if found.verdict == "fits-if":
+            fitting.append(f"{name} fits if {assumed(found.assumptions)}")
+        elif result.space.counts.fits_if:
+            fitting.append(
+                f"{plural(result.space.counts.fits_if, 'combination')} of {name} fit if what is assumed holds"
+            )
+        elif found.device is not None and found.device.assumptions and not found.device.lower_bound:
+            if any(one.study == index and one.rule == "gpu-memory-exceeded" for one in report.findings):
+                continue
+            doubtful.append(f"the need of {name} is not plausible: {assumed(found.device.assumptions)}")
+    return doubtful, fitting
+
+
+def _numbered(outcome: Outcome) -> Iterator[tuple[Report, int, StudyResult]]:
+    """Every study with its report and its index in it."""
     for report in outcome.reports:
-        told = {finding.study for finding in report.findings if finding.rule == "fits-only-if"}
         for index, result in enumerate(report.studies):
-            reason = _reason(result.space.worst.estimates)
-            if reason and index not in told and result.unjudged is None:
-                lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
-    yield from lacking[:MOST_REASONS]
-    if len(lacking) > MOST_REASONS:
-        yield f"the GPU memory of {len(lacking) - MOST_REASONS} more studies is unknown; --explain shows their fields"
+            yield report, index, result
 
 
-def _reason(found: Estimates) -> str:
-    """Why GPU memory is unknown; for an uncertain bound above the capacity, its last note."""
-    if found.device is None:
-        return found.reasons.get("device", "")
-    device = found.device
-    bound = device.lower_bound and device.verdict == "unknown" and device.capacity is not None
-    return device.notes[-1] if bound and device.process.expected > (device.capacity or 0) and device.notes else ""
+def _first(lines: list[str], more: str) -> Iterator[str]:
+    """The first lines, and how many follow."""
+    yield from lines[:MOST_REASONS]
+    left = len(lines) - MOST_REASONS
+    if left > 0:
+        yield f"{more.format(left, 'study' if left == 1 else 'studies')}; --explain shows their fields"
 
 
 def _offers(outcome: Outcome) -> str:
@@ -105,11 +133,11 @@ def _gaps(results: list[StudyResult], look: Look) -> Iterator[str]:
     """Unknown GPU memory next to known host memory, or the other way round."""
     lacking = [result for result in results if result.space.worst.estimates.device is None]
     if lacking:
-        yield f"GPU memory {_of_them(lacking, results)}{_verdict('unknown', look)}"
+        yield f"GPU memory {_of_them(lacking, results)}{verdict('unknown', look)}"
     limited = [result for result in results if _host_limit(result)]
     lacking = [result for result in limited if result.space.worst.estimates.host is None]
     if lacking:
-        yield f"host memory {_of_them(lacking, results)}{_verdict('unknown', look)}"
+        yield f"host memory {_of_them(lacking, results)}{verdict('unknown', look)}"
 
 
 def _of_them(some: list[StudyResult], everything: list[StudyResult]) -> str:
@@ -131,7 +159,7 @@ def _device(results: list[StudyResult], look: Look) -> str:
     if worst.capacity is None:
         fits = smallest_gpu(worst, result.smallest.name if result.smallest is not None else "")
         return f"worst needs {bound}{gib(worst.process.expected)} of GPU memory (no GPU is stated: {fits})"
-    return f"worst {bound}{_of(worst.process.expected, worst.capacity)}: {_verdict(worst.verdict, look)}"
+    return f"worst {bound}{_of(worst.process.expected, worst.capacity)}: {verdict(worst.verdict, look)}"
 
 
 def _host(results: list[StudyResult], look: Look) -> str:
@@ -140,7 +168,7 @@ def _host(results: list[StudyResult], look: Look) -> str:
     limited = [found for found in known if found.limit is not None]
     if limited:
         worst = max(limited, key=_host_badness)
-        return f"host {_of(worst.per_node.expected, worst.limit or 0)}: {_verdict(worst.verdict, look)}"
+        return f"host {_of(worst.per_node.expected, worst.limit or 0)}: {verdict(worst.verdict, look)}"
     if known and all(result.space.worst.estimates.device is None for result in results):
         return f"host needs {gib(max(found.per_node.expected for found in known))} per node (no limit is stated)"
     return ""
@@ -149,10 +177,6 @@ def _host(results: list[StudyResult], look: Look) -> str:
 def _of(need: int, capacity: int) -> str:
     """ "7.9 of 23.5 GiB"."""
     return f"{need / 2**30:,.1f} of {capacity / 2**30:,.1f} GiB"
-
-
-def _verdict(verdict: str, look: Look) -> str:
-    return look.paint(verdict.replace("-", " "), _COLOUR[verdict])
 
 
 def _badness(estimate: DeviceEstimate) -> tuple[int, float]:
@@ -165,9 +189,14 @@ def _host_badness(estimate: HostEstimate) -> tuple[int, float]:
 
 
 def _nothing_known(results: list[StudyResult], look: Look) -> str:
-    """Why there is no figure: the fields that are unknown."""
-    lacking = dict.fromkeys(name for result in results for name in result.space.worst.estimates.unknown)
+    """Why there is no figure: the fields that would have to be stated. Other reasons are notes."""
+    lacking = dict.fromkeys(
+        name
+        for result in results
+        if (cause := result.space.worst.estimates.causes.get("device")) is None or cause.cause is Cause.not_set
+        for name in result.space.worst.estimates.unknown
+    )
     why = (
         f" ({', '.join(list(lacking)[:4])} not known; preflight check --explain shows where to say)" if lacking else ""
     )
-    return f"need {_verdict('unknown', look)}{why}"
+    return f"need {verdict('unknown', look)}{why}"

@@ -78,16 +78,23 @@ def _cutter(grid: Grid, cell: Index) -> Callable[[Index, Index], tuple[Block, Bl
 
 
 def _counts(found: dict[int | None, int], exact: bool) -> Counts:
-    return Counts(found.get(FITS, 0), found.get(AT_RISK, 0), found.get(EXCEEDS, 0), found.get(None, 0), exact)
+    return Counts(
+        fits=found.get(FITS, 0),
+        at_risk=found.get(AT_RISK, 0),
+        exceeds=found.get(EXCEEDS, 0),
+        unknown=found.get(None, 0),
+        exact=exact,
+    )
 
 
 def total(counts: Iterable[Counts]) -> Counts:
     """The sum of counts; exact where all of them are."""
     every = list(counts)
     return Counts(
-        sum(c.fits for c in every),
-        sum(c.at_risk for c in every),
-        sum(c.exceeds for c in every),
-        sum(c.unknown for c in every),
-        all(c.exact for c in every),
+        fits=sum(c.fits for c in every),
+        fits_if=sum(c.fits_if for c in every),
+        at_risk=sum(c.at_risk for c in every),
+        exceeds=sum(c.exceeds for c in every),
+        unknown=sum(c.unknown for c in every),
+        exact=all(c.exact for c in every),
     )

@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import prod
+from typing import TypeAlias
 
 from preflight.space.constraints import Constraint, parse_all
 from preflight.space.counting import count, total
 from preflight.space.grid import AT_RISK, EXCEEDS, FITS, Grid, Index, Side, grid_of
 from preflight.space.jobs import JobMaker
 from preflight.space.safe import largest, safe_box
-from preflight.vocabulary.estimates import Estimates, Verdict
+from preflight.vocabulary.estimates import ORDER, Estimates, Verdict
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.study import Box, Study
-from preflight.vocabulary.values import Unbounded, Value
+from preflight.vocabulary.values import Unbounded, Unknown, Value
 from preflight.vocabulary.verdicts import BoxVerdict, Counts, ModelVerdict, Point, SafeBox, SpaceVerdict
 
 MAX_CELLS = 1024
@@ -36,10 +37,20 @@ SAFE_BUDGET = 250
 CONFIRMED = 8
 """Cells that do not fit by the bound, an upper one, and whose worst combination gets the full estimate."""
 
-SEVERITY: Mapping[Verdict, int] = {"unknown": 0, "fits": 1, "at-risk": 2, "exceeds": 3}
+SEVERITY: Mapping[Verdict, int] = {verdict: rank for rank, verdict in enumerate(ORDER)}
 _OF_BOUND = {FITS: SEVERITY["fits"], AT_RISK: SEVERITY["at-risk"], EXCEEDS: SEVERITY["exceeds"]}
 
+_ONE: Mapping[Verdict, Counts] = {
+    "fits": Counts(fits=1),
+    "fits-if": Counts(fits_if=1),
+    "at-risk": Counts(at_risk=1),
+    "exceeds": Counts(exceeds=1),
+    "unknown": Counts(unknown=1),
+}
+
 Estimate = Callable[[Job], Estimates]
+Sides: TypeAlias = "tuple[Side | None, Side | None]"
+"""The device's and the host's memory."""
 
 
 def judge(
@@ -49,24 +60,27 @@ def judge(
     host: Side | None = None,
     constraints: Mapping[str, str] | None = None,
     budget: int = BUDGET,
+    doubted: Sides | None = None,
 ) -> SpaceVerdict:
     """Judge all boxes of a study. `estimate` is the full estimate, made for the worst combination of each box only.
 
-    `device` and `host` have upper bounds of the memory (None: that side is not judged). `constraints` are the user's,
-    by name. Raises ConstraintError for one that cannot be read.
+    `device` and `host` have upper bounds of the memory (None: that side is not judged). `doubted`: the same where every
+    value that is not known well is the worst that it may be; a combination that fits, and not with these, fits if the
+    assumptions hold. None: every value is known well. `constraints` are the user's, by name. Raises ConstraintError for
+    one that cannot be read.
     """
     parsed = parse_all(constraints or {})
     share = max(64, budget // max(1, len(study.boxes)))
-    boxes = tuple(_box(box, estimate, device, host, parsed, share) for box in study.boxes)
+    boxes = tuple(_box(box, estimate, (device, host), doubted, parsed, share) for box in study.boxes)
     worst = max((verdict.worst for verdict in boxes), key=lambda point: _weight(point.estimates))
     counts = total(verdict.counts for verdict in boxes)
     return SpaceVerdict(boxes, counts, worst, study.combinations)
 
 
-def not_judged(study: Study, why: str) -> SpaceVerdict:
+def not_judged(study: Study, why: Unknown) -> SpaceVerdict:
     """The verdict on a study that was not looked at: all its combinations are unknown."""
     job = JobMaker(study.boxes[0]).at({}).job
-    point = Point({}, job, Estimates(None, None, reasons={"device": why, "host": why}))
+    point = Point({}, job, Estimates(None, None, causes={"device": why, "host": why}))
     boxes = tuple(BoxVerdict(box, Counts(unknown=box.combinations or 0, exact=False), point) for box in study.boxes)
     return SpaceVerdict(boxes, total(verdict.counts for verdict in boxes), point, study.combinations)
 
@@ -75,24 +89,18 @@ def _weight(estimates: Estimates) -> tuple[int, int, int, int]:
     """Orders estimates: by the worse verdict, then expected device bytes (unknown is lowest), then host bytes."""
     device, host = estimates.device, estimates.host
     return (
-        max(SEVERITY[_verdict(estimates)], SEVERITY["fits"]),
+        max(SEVERITY[estimates.verdict], SEVERITY["fits"]),
         1 if device is not None else 0,
         device.process.expected if device is not None else 0,
         host.per_node.expected if host is not None else 0,
     )
 
 
-def _verdict(estimates: Estimates) -> Verdict:
-    """The worse verdict of the two sides; unknown only if both are."""
-    verdicts: list[Verdict] = [side.verdict for side in (estimates.device, estimates.host) if side is not None]
-    return max(verdicts, key=SEVERITY.__getitem__, default="unknown")
-
-
 def _box(
     box: Box,
     estimate: Estimate,
-    device: Side | None,
-    host: Side | None,
+    sides: Sides,
+    doubted: Sides | None,
     constraints: tuple[Constraint, ...],
     budget: int,
 ) -> BoxVerdict:
@@ -100,7 +108,7 @@ def _box(
         job = JobMaker(box).at({}).job
         point = Point({}, job, estimate(job))
         return BoxVerdict(box, _single(point.estimates), point)
-    grid = grid_of(box, device, host)
+    grid = grid_of(box, *sides)
     cells = list(islice(grid.cells(), MAX_CELLS))
     point, sure = _worst(grid, cells, estimate)
     bounded = not any(isinstance(axis.domain, Unbounded) for axis in box.memory_axes)
@@ -108,48 +116,82 @@ def _box(
         uncounted = Counts(exact=False)
         return BoxVerdict(box, uncounted, point, _safe(grid, cells, constraints) if bounded else None)
     per_cell = count(grid, cells, budget)
+    fitting = any(counts.fits for counts in per_cell.values())
+    if not grid.sides[0] and point.estimates.on_gpu:
+        per_cell = {cell: _by_host_alone(counts) for cell, counts in per_cell.items()}
+    if doubted is not None:
+        per_cell = _without_doubt(grid, cells, per_cell, doubted, budget)
     counts = total(per_cell.values())
     left = (grid.cell_count - len(cells)) * prod(grid.shape)
     if left:
         counts = replace(counts, unknown=counts.unknown + left, exact=False)
-    by_bound, counts = counts, _agreeing(counts, _verdict(point.estimates), sure)
+    by_bound, counts = counts, _agreeing(counts, point.estimates, sure)
     if by_bound.unsafe and not counts.unsafe and not counts.unknown:  # the bound was too high: everything fits
         return BoxVerdict(box, counts, point)
-    safe = _safe(grid, cells, constraints) if counts.unsafe and counts.fits else None
+    safe = _safe(grid, cells, constraints) if counts.unsafe and fitting else None
     unsafe_values = _unsafe_values(grid, cells)
     return BoxVerdict(box, counts, point, safe, unsafe_values, _by_model(grid, cells, per_cell, constraints))
 
 
-def _agreeing(counts: Counts, worst: Verdict, sure: bool) -> Counts:
+def _by_host_alone(counts: Counts) -> Counts:
+    """Counts of jobs whose GPU memory is not judged: that the host's fits does not say that they do."""
+    return replace(counts, fits=0, unknown=counts.unknown + counts.fits)
+
+
+def _without_doubt(
+    grid: Grid, cells: Sequence[Index], per_cell: Mapping[Index, Counts], doubted: Sides, budget: int
+) -> dict[Index, Counts]:
+    """Counts of each cell, with the combinations that fit only if the assumptions hold apart from those that fit."""
+    if not any(counts.fits for counts in per_cell.values()):
+        return dict(per_cell)
+    device, host = (side if judged else None for side, judged in zip(doubted, grid.sides, strict=True))
+    worst = grid_of(grid.box, device, host)
+    worst.sides = grid.sides
+    sure = count(worst, cells, budget)
+    found = {}
+    for cell, counts in per_cell.items():
+        fits = min(counts.fits, sure[cell].fits)
+        found[cell] = replace(counts, fits=fits, fits_if=counts.fits - fits)
+    return found
+
+
+def _agreeing(counts: Counts, found: Estimates, sure: bool) -> Counts:
     """Counts that agree with the full estimate of the worst combination.
 
     If the estimate is worse than the counts, it is so for one combination at least. `sure`: no other combination can be
-    worse, so that no combination has a worse verdict, though the upper bound may say so.
+    worse, so that no combination has a worse verdict, though the upper bound may say so. A need that is not
+    plausible in the worst combination is not plausible in the others that exceed either.
     """
+    worst = found.verdict
+    doubtful = worst == "at-risk" and bool(found.assumptions)
     if worst == "exceeds" and not counts.exceeds:
         return _moved(counts, "exceeds")
     if worst == "at-risk" and not counts.unsafe:
         return _moved(counts, "at_risk")
+    if worst == "fits-if" and counts.fits and not counts.unsafe + counts.fits_if:
+        return _moved(counts, "fits_if")
+    if doubtful and counts.exceeds:
+        return replace(counts, at_risk=counts.unsafe, exceeds=0)
     if sure and counts.exceeds and worst == "at-risk":
         return replace(counts, at_risk=counts.unsafe, exceeds=0)
     if sure and counts.unsafe and worst == "fits":
         return replace(counts, fits=counts.fits + counts.unsafe, at_risk=0, exceeds=0)
+    if sure and counts.unsafe and worst == "fits-if":
+        return replace(counts, fits_if=counts.fits_if + counts.unsafe, at_risk=0, exceeds=0)
     return counts
 
 
 def _moved(counts: Counts, to: str) -> Counts:
     """Counts with one combination moved to its verdict."""
-    source = next(name for name in ("unknown", "at_risk", "fits") if getattr(counts, name) and name != to)
-    total_ = counts.fits + counts.unsafe + counts.unknown
+    source = next(name for name in ("unknown", "at_risk", "fits_if", "fits") if getattr(counts, name) and name != to)
+    total_ = counts.fitting + counts.unsafe + counts.unknown
     moved = {source: getattr(counts, source) - 1, to: getattr(counts, to) + 1}
     return replace(counts, **moved, exact=counts.exact and total_ == 1)
 
 
 def _single(estimates: Estimates) -> Counts:
     """The count of one job, by its full estimate."""
-    return {"exceeds": Counts(exceeds=1), "at-risk": Counts(at_risk=1), "fits": Counts(fits=1)}.get(
-        _verdict(estimates), Counts(unknown=1)
-    )
+    return _ONE[estimates.verdict]
 
 
 def _worst(grid: Grid, cells: Sequence[Index], estimate: Estimate) -> tuple[Point, bool]:
@@ -173,9 +215,9 @@ def _worst(grid: Grid, cells: Sequence[Index], estimate: Estimate) -> tuple[Poin
     best: Point | None = None
     for (rank, *_), cell in ordered[: max(1, min(len(suspects), CONFIRMED))]:
         point = _point(grid, cell, estimate)
-        if best is None or SEVERITY[_verdict(point.estimates)] > SEVERITY[_verdict(best.estimates)]:
+        if best is None or SEVERITY[point.estimates.verdict] > SEVERITY[best.estimates.verdict]:
             best = point
-        if SEVERITY[_verdict(point.estimates)] >= _OF_BOUND[rank]:
+        if SEVERITY[point.estimates.verdict] >= _OF_BOUND[rank]:
             break  # those that follow are no worse by the bound
     return best or _point(grid, next(iter(grid.cells())), estimate), len(suspects) <= CONFIRMED
 

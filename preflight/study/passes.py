@@ -47,6 +47,7 @@ class Candidate:
     source: Source
     where: str = ""
     setting: str = ""
+    others: tuple[Value, ...] = ()
 
 
 @dataclass
@@ -77,7 +78,7 @@ class Draft:
         """A candidate for the binding's field."""
         found = self.candidates.setdefault(binding.field, [])
         expr = (scope or Scope()).resolve(binding.expr)
-        found.append(Candidate(binding.rank, len(found), expr, binding.origin, source, where, setting))
+        found.append(Candidate(binding.rank, len(found), expr, binding.origin, source, where, setting, binding.others))
 
 
 def box_of(draft: Draft) -> Box:
@@ -302,6 +303,7 @@ def winner(name: str, candidates: list[Candidate], fixed_axes: Mapping[str, Cons
         Source.library if default else best.source,
         best.where,
         best.setting,
+        best.others if default else (),
     )
 
 

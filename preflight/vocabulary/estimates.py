@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-Verdict = Literal["fits", "at-risk", "exceeds", "unknown"]
+from preflight.vocabulary.standing import Assumption
+from preflight.vocabulary.values import Unknown
+
+Verdict = Literal["fits", "fits-if", "at-risk", "exceeds", "unknown"]
+"""fits-if: it fits if the estimate's assumptions hold."""
+
+ORDER: tuple[Verdict, ...] = ("unknown", "fits", "fits-if", "at-risk", "exceeds")
+"""Verdicts from the one that says nothing to the worst."""
 
 DEVICE_PARTS = (
     "weights", "gradients", "optimizer", "activations", "logits", "temporary", "allocator", "context",
@@ -47,6 +54,8 @@ class DeviceEstimate:
     `breakdown` (keys: DEVICE_PARTS) sums to `process.expected`. `phases` has each phase's process bytes (expected).
     `lower_bound` marks an estimate of the least that the job can take: its states alone, where only a parameter count
     is known, or a batch or length of 1, where that is not known. Its verdict is never "fits".
+    `assumptions`: the fields that decide the verdict and are not known well. With "fits-if" the job fits if they hold;
+    with another verdict, it would be "exceeds" if they held.
     `find_largest_batch` takes another replay, and few reports name the largest batch: it is called when that is read.
     """
 
@@ -63,7 +72,13 @@ class DeviceEstimate:
     verdict: Verdict
     lower_bound: bool = False
     notes: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
     find_largest_batch: Callable[[], int | None] = field(default=lambda: None, repr=False, compare=False)
+
+    @property
+    def fitting(self) -> bool:
+        """Whether it fits as it is estimated, whatever that stands on."""
+        return self.verdict in ("fits", "fits-if")
 
     @cached_property
     def largest_batch_size(self) -> int | None:
@@ -86,6 +101,13 @@ class HostEstimate:
     train_only: int | None = None
     """Bytes before validation starts, if the peak is in validation."""
     notes: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    """As those of `DeviceEstimate`."""
+
+    @property
+    def fitting(self) -> bool:
+        """Whether it fits as it is estimated, whatever that stands on."""
+        return self.verdict in ("fits", "fits-if")
 
 
 @dataclass(frozen=True)
@@ -95,8 +117,29 @@ class Estimates:
     device: DeviceEstimate | None
     host: HostEstimate | None
     unknown: tuple[str, ...] = ()
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why a side is None, in words for the user: "device", "host"."""
+    causes: Mapping[str, Unknown] = field(default_factory=dict)
+    """Why a side is None: "device", "host"."""
+    on_gpu: bool = True
+    """Whether the job runs on a GPU: then its host alone does not say that it fits."""
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """The same in words for the user."""
+        return {side: unknown.words for side, unknown in self.causes.items()}
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worse verdict of the two sides. A job whose GPU memory was not judged is not called fitting."""
+        verdicts: list[Verdict] = [side.verdict for side in (self.device, self.host) if side is not None]
+        worst: Verdict = max(verdicts, key=ORDER.index, default="unknown")
+        judged = self.device is not None and self.device.verdict != "unknown"
+        return worst if judged or not self.on_gpu or worst in ("at-risk", "exceeds") else "unknown"
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Those of both sides, each field once."""
+        sides = [side.assumptions for side in (self.device, self.host) if side is not None]
+        return tuple({one.field: one for side in reversed(sides) for one in side}.values())
 
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from preflight.vocabulary.findings import Finding, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import Unknown
 from preflight.vocabulary.verdicts import SpaceVerdict
@@ -34,6 +35,8 @@ class StudyResult:
     notes: tuple[str, ...] = ()
     """Assumptions about the machine."""
     estimate: Callable[[Job], Estimates] | None = field(default=None, compare=False, repr=False)
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    """How each Job field of the worst job is known, of the fields that something states or that have a default."""
     unjudged: Unknown | None = None
     """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
 

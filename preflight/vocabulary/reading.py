@@ -148,6 +148,8 @@ class Binding:
     expr: Expr
     rank: Rank = Rank.read
     origin: Origin | None = None
+    others: tuple[Value, ...] = ()
+    """Of a default: its values in other releases of the library, where no release is stated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.reading import Fact, Launch, Link, Problem, Reading, Request
+from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.values import Axis, Const, Expr, Origin, Unknown, Value, evaluate, frozen, names
 
 
@@ -32,23 +33,6 @@ class Source(Enum):
     command_line = "--set"
 
 
-class Standing(Enum):
-    """How the value of a Job field is known. It decides which verdicts are allowed."""
-
-    read = "read"
-    """From files, the request or the user's own settings, with its origin."""
-    by_name = "by-name"
-    """From a setting whose name suggests the field."""
-    default = "default"
-    """Of a library, or of the Job."""
-    assumed = "assumed"
-    dry_run = "dry-run"
-    """Seen when the user's own command ran with CUDA faked."""
-    measured = "measured"
-    """Seen in a real run."""
-    unknown = "unknown"
-
-
 @dataclass(frozen=True)
 class Bound:
     """A Job field's winning expression over axes, and the settings that lost against it.
@@ -65,6 +49,8 @@ class Bound:
     where: str = ""
     setting: str = ""
     """The key or parameter that fed it, where an alias by name did: spellings depend on it (`fp16: true`)."""
+    others: tuple[Value, ...] = ()
+    """Of a library's default: its values in other releases that may be in use."""
 
     @property
     def stated_by_user(self) -> bool:
@@ -78,7 +64,7 @@ class Bound:
         if fixed and (isinstance(value := evaluate(self.expr), Unknown) or value is None):
             return Standing.unknown
         if self.default:
-            return Standing.default
+            return Standing.assumed if self.others else Standing.default
         return Standing.by_name if self.setting else Standing.read
 
 

@@ -56,6 +56,9 @@ class Unknown:
     cause: Cause = Cause.not_read
     fields: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"unknown ({self.words})"
+
     def __bool__(self) -> bool:  # an unknown must be tested for, never branched on by accident
         raise TypeError(f"the truth of an unknown value was asked for ({self.words})")
 
@@ -72,12 +75,30 @@ Value: TypeAlias = Union[Scalar, Unknown, "tuple[Value, ...]", "Mapping[str, Val
 def brief(value: object, most: int = 60) -> str:
     """A value for a message, never longer than `most` characters, whatever it is."""
     try:
-        text = repr(value)
+        text = repr(_without_unknown(value))
     except ValueError:  # Python writes no whole number of more than 4,300 digits (sys.get_int_max_str_digits)
         text = "a number of thousands of digits"
     except RecursionError:
         text = "a value that is nested too deeply"
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+class _Gap:
+    """Stands for an unknown value in a text for the user."""
+
+    def __repr__(self) -> str:
+        return "unknown"
+
+
+def _without_unknown(value: object) -> object:
+    """The value with a word in the place of what is unknown in it."""
+    if isinstance(value, Unknown):
+        return _Gap()
+    if isinstance(value, tuple):
+        return tuple(_without_unknown(item) for item in value)
+    if isinstance(value, Mapping):
+        return {key: _without_unknown(item) for key, item in value.items()}
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +268,8 @@ def _evaluate_op(expr: Op, env: Environment | None, depth: int) -> Value:
         return Unknown(f"{expr.operator}() is not evaluated statically", Cause.not_read)
     try:
         return function(*values)  # type: ignore[return-value]
-    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        return Unknown(f"{expr.operator} failed: {error}", Cause.invalid)
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
+        return Unknown(f"{expr.operator} of {', '.join(brief(one, 30) for one in values)} has no value", Cause.invalid)
 
 
 def substitute(expr: Expr, env: Environment, _depth: int = 0) -> Expr:

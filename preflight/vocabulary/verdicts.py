@@ -16,11 +16,18 @@ class Counts:
     """Combinations by verdict (of the worse of device and host)."""
 
     fits: int = 0
+    fits_if: int = 0
+    """Combinations that fit if the assumptions of the study hold."""
     at_risk: int = 0
     exceeds: int = 0
     unknown: int = 0
     exact: bool = True
     """False: the space was too irregular to count completely; `unknown` has the remaining combinations."""
+
+    @property
+    def fitting(self) -> int:
+        """Those that fit as they are estimated, whatever that stands on."""
+        return self.fits + self.fits_if
 
     @property
     def unsafe(self) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.vocabulary.values import Range, Value
+from preflight.vocabulary.values import Range, Value, brief
 
 if TYPE_CHECKING:
-    from preflight.vocabulary.estimates import DeviceEstimate
+    from preflight.vocabulary.estimates import DeviceEstimate, Estimates
     from preflight.vocabulary.job import Job
+    from preflight.vocabulary.standing import Assumption
 
 MIB = 2**20
 GIB = 2**30
@@ -88,6 +89,43 @@ def values_text(kept: tuple[Value, ...], domain: object = None) -> str:
 def assignment_text(assignment: Mapping[str, Value]) -> str:
     """One combination in words: "train.batch_size=48, tok.max_length=480"."""
     return ", ".join(f"{name}={_text(value)}" for name, value in assignment.items())
+
+
+VERDICTS: Mapping[str, str] = {"fits-if": "fits if its assumptions hold", "at-risk": "at risk"}
+"""Verdicts whose words differ from their names."""
+
+SHOWN = 4
+"""The most assumptions that a line names."""
+
+
+def assumed(assumptions: Sequence[Assumption], most: int = SHOWN) -> str:
+    """Assumptions in words, those of one reason together:
+    "train.batch_size = 8 (only the name of the setting bs suggests it)"."""
+    by_reason: dict[str, list[str]] = {}
+    for one in assumptions[:most]:
+        value = "not known" if one.value is None else f"= {setting_text(one.value)}"
+        by_reason.setdefault(one.why, []).append(f"{one.field} {value}")
+    words = [", ".join(fields) + (f" ({why})" if why else "") for why, fields in by_reason.items()]
+    left = len(assumptions) - most
+    return ", ".join([*words, *([f"and {left} more, which --explain shows"] if left > 0 else [])])
+
+
+def setting_text(value: object) -> str:
+    """The value of a setting, in words."""
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else brief(value).strip("'\"") or "''"
+
+
+def why_unknown(estimates: Estimates) -> str:
+    """Why nothing is known of the GPU memory, or whether it fits, in words; empty where its verdict says it."""
+    device = estimates.device
+    if device is None:
+        return estimates.reasons.get("device", "")
+    if device.verdict != "unknown" or not device.assumptions:
+        return ""
+    least = "at least " if device.lower_bound else ""
+    return f"it needs {least}{gib(device.process.expected)} with {assumed(device.assumptions)}"
 
 
 def _text(value: Value) -> str:

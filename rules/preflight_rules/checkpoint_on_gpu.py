@@ -74,7 +74,7 @@ class CheckpointOnGpu(Rule[CheckpointOnGpuOptions]):
         if after is None:
             return
         extra = device.process.expected - after.process.expected
-        alone = device.verdict != "fits" and after.verdict == "fits"
+        alone = not device.fitting and after.fitting
         if extra <= 0 or (extra < case.options.smallest and not alone):
             return
         stays = "stays on the GPU while training" if how == "kept" else "passes through the GPU before training"

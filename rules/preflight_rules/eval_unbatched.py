@@ -55,7 +55,7 @@ class EvalUnbatched(Rule):
         number = f"all {samples:,} samples" if isinstance(samples, int) else "all samples (their number is unknown)"
         need = None if device is None else max((device.phases.get(p, 0) for p in remedies.EVALUATION), default=0)
         if device is not None and need and isinstance(samples, int) and device.capacity is not None:
-            if device.verdict == "fits":
+            if device.fitting:
                 return
             severity = Severity.error if need > device.capacity else Severity.warning
             takes = f", which takes {gib(need)} of {gib(device.capacity)}"
@@ -81,7 +81,7 @@ def _samples_that_fit(case: Case) -> str:
 
     def good(samples: int) -> bool:
         device = case.estimate(with_fields(case.job, {"validation.batch_size": samples})).device
-        return device is not None and device.verdict == "fits"
+        return device is not None and device.fitting
 
     found = largest([2**n for n in range(MOST_SAMPLES)], good)
     if found is None or found == 2 ** (MOST_SAMPLES - 1):  # nothing fits, or nothing here grows with the samples

@@ -172,7 +172,7 @@ def _longest(case: Case, fixed: dict[str, object], field: str, top: int) -> int 
 
     def good(value: int) -> bool:
         device = _device(case, {**fixed, field: value})
-        return device is not None and device.verdict == "fits"
+        return device is not None and device.fitting
 
     return largest(steps, good)
 

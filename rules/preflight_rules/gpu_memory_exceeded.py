@@ -3,7 +3,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.api import Case, Example, Finding, Rule, device_of, several
-from preflight_rules.shared.gpu import gpu_finding, logits_fill, proposals_of, states_alone
+from preflight_rules.shared.gpu import (
+    doubted,
+    gpu_finding,
+    logits_fill,
+    not_plausible,
+    proposals_of,
+    states_alone,
+)
 from preflight_rules.shared.programs import LOOP
 
 
@@ -20,6 +27,10 @@ class GpuMemoryExceeded(Rule):
 
     If one tensor of logits takes a quarter of the GPU, `logits-exceed-gpu` reports the job instead, and if the states
     alone exceed it, `states-exceed-gpu`.
+
+    A need that no GPU has, of a job that would fit with a small batch or a short length, is a warning. Probably the
+    value is not what one GPU gets at a time, but a global batch, say, or a length in characters. The message names the
+    field.
 
     The first fix is a smaller micro-batch with more accumulation steps, so that their product stays the same. It is
     safe if the run stays the same. It is unsafe, and the finding says why, if the model has batch normalisation, the
@@ -38,13 +49,23 @@ class GpuMemoryExceeded(Rule):
             says=("bert-base-uncased", "batch 64 x 512", "fp32", "adamw"),
             options={"gpu": "T4"},
         ),
+        Example(
+            "A batch that no GPU has the memory for",
+            {"train.py": LOOP.replace("default=64", "default=1_000_000")},
+            says=("is not plausible", "train.batch_size = 1000000"),
+            options={"gpu": "T4"},
+        ),
         Example("The same on 80 GB", {"train.py": LOOP}, finds=0, options={"gpu": "A100-80GB"}),
         Example("No GPU is stated: the report says what is needed", {"train.py": LOOP}, finds=0),
     )
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
-        if device is None or device.verdict != "exceeds" or several(case) or states_alone(case, device):
+        if device is None or several(case):
+            return
+        if not_plausible(device):
+            yield doubted(self, case, device)
+        if device.verdict != "exceeds" or states_alone(case, device):
             return
         if logits_fill(device):
             return  # logits-exceed-gpu names the cause

@@ -53,7 +53,7 @@ class LogitsExceedGpu(Rule):
         largest = None if device is None else device.largest_allocation
         if device is None or largest is None or device.capacity is None or not logits_fill(device):
             return
-        if (several(case) and case.space.counts.fits) or states_alone(case, device):
+        if (several(case) and case.space.counts.fitting) or states_alone(case, device):
             return
         message = (
             f"the largest single allocation is a tensor of logits: {largest.product} = {gib(largest.bytes)} of the "

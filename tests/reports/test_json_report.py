@@ -13,6 +13,7 @@ from preflight.reports import render
 from preflight.reports.style import Look
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.values import Cause
 
 COUNT = {"type": "integer", "minimum": 0}
 
@@ -31,19 +32,30 @@ TEXT = {"type": "string"}
 NULLABLE = {"type": ["integer", "null"], "minimum": 1}
 TIER = record(low=COUNT, expected=COUNT, high=COUNT)
 BYTES = {"type": "object", "additionalProperties": COUNT}
-VERDICT = {"enum": ["fits", "at-risk", "exceeds", "unknown"]}
+VERDICT = {"enum": ["fits", "fits-if", "at-risk", "exceeds", "unknown"]}
+STANDING = {"enum": ["read", "by-name", "default", "assumed", "dry-run", "measured", "unknown"]}
+ASSUMPTIONS = rows(record(field=TEXT, value={}, standing=STANDING, why=TEXT))
 DEVICE = record(
     optional=True, requested=TIER, allocated=TIER, reserved=TIER, process=TIER, phase=TEXT, where=TEXT, breakdown=BYTES,
     phases=BYTES, largest_allocation=record(optional=True, bytes=COUNT, where=TEXT, product=TEXT), capacity=NULLABLE,
-    verdict=VERDICT, lower_bound={"type": "boolean"}, largest_batch_size={"type": ["integer", "null"], "minimum": 0},
+    verdict=VERDICT, assumptions=ASSUMPTIONS, lower_bound={"type": "boolean"},
+    largest_batch_size={"type": ["integer", "null"], "minimum": 0},
 )  # fmt: skip
-HOST = record(optional=True, per_node=TIER, breakdown=BYTES, limit=NULLABLE, verdict=VERDICT)
+HOST = record(
+    optional=True,
+    per_node=TIER,
+    breakdown=BYTES,
+    limit=NULLABLE,
+    limited_by=TEXT,
+    verdict=VERDICT,
+    assumptions=ASSUMPTIONS,
+)
 AT = {"path": TEXT, "line": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}}
 END = {"end_line": {"type": "integer", "minimum": 1}, "end_column": {"type": "integer", "minimum": 1}}
 MAYBE = {"type": ["integer", "null"], "minimum": 1}
 NOWHERE = {"path": {"type": ["string", "null"]}, "line": MAYBE, "column": MAYBE, "end_line": MAYBE, "end_column": MAYBE}
 SCHEMA = record(
-    version={"const": 1},
+    version={"const": 2},
     findings=rows(
         record(
             rule=TEXT, severity={"enum": ["error", "warning", "info"]}, confidence={"enum": ["high", "medium", "low"]},
@@ -56,7 +68,10 @@ SCHEMA = record(
     studies=rows(
         record(
             paths=rows(TEXT), dialects=rows(TEXT), combinations={"type": ["integer", "null"]}, unsafe=COUNT,
-            counts=record(fits=COUNT, at_risk=COUNT, exceeds=COUNT, unknown=COUNT), worst=Job.model_json_schema(),
+            counts=record(fits=COUNT, fits_if=COUNT, at_risk=COUNT, exceeds=COUNT, unknown=COUNT),
+            worst=Job.model_json_schema(), verdict=VERDICT, assumptions=ASSUMPTIONS,
+            standings={"type": "object", "additionalProperties": STANDING},
+            unknown_causes=rows(record(cause={"enum": [one.value for one in Cause]}, fields=rows(TEXT), words=TEXT)),
             origins={"type": "object", "additionalProperties": record(**AT)}, unknown=rows(TEXT), device=DEVICE,
             host=HOST, judged={"type": "boolean"},
         )
@@ -94,7 +109,7 @@ def test_values(tmp_path: Path) -> None:
     assert found["estimate"]["device"]["process"]["expected"] == 40 * GIB
     [one] = data["studies"]
     assert one["unsafe"] == 1
-    assert one["counts"] == {"fits": 2, "at_risk": 0, "exceeds": 1, "unknown": 0}
+    assert one["counts"] == {"fits": 2, "fits_if": 0, "at_risk": 0, "exceeds": 1, "unknown": 0}
     assert one["worst"]["train"]["batch_size"] == 64
     assert one["origins"]["data.workers"] == {"path": "conf dir/train.py", "line": 1, "column": 39}
     assert one["unknown"] == ["train.seq_len"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
-from outcomes import finding, outcome
+from outcomes import GIB, device, finding, outcome, study
 
 from preflight.reports import render
 from preflight.reports.style import Look
+from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Fix, Safety, Severity
+from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.values import Origin, Span
 
 TEXT = {"type": "string", "minLength": 1}
@@ -112,3 +115,16 @@ def test_fingerprint_survives_moved_lines_and_tells_repetitions_apart(tmp_path: 
 def test_finding_without_a_place_has_no_location(tmp_path: Path) -> None:
     [run] = document(tmp_path, finding(origin=None, related=(), fix=None))["runs"]
     assert "locations" not in run["results"][0]
+
+
+def test_what_has_to_hold_is_a_notification(tmp_path: Path) -> None:
+    batch = Assumption("train.batch_size", 8, Standing.by_name, "a name suggests it")
+    one = study(Estimates(replace(device(8 * GIB), verdict="fits-if", assumptions=(batch,)), None))
+    document = json.loads(render("sarif", outcome(tmp_path, (), (one,)), Look()))
+    jsonschema.validate(document, SCHEMA)
+    [invocation] = document["runs"][0]["invocations"]
+    assert invocation["executionSuccessful"] is True
+    [note] = invocation["toolExecutionNotifications"]
+    assert (note["level"], note["descriptor"]["id"]) == ("note", "fits-if")
+    assert "train.batch_size = 8 (a name suggests it)" in note["message"]["text"]
+    assert document["runs"][0]["results"] == []

@@ -16,12 +16,13 @@ from preflight.reports.places import snippet
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, columns, look_for, wrap
 from preflight.reports.summary import studies_line, summary
-from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Origin, Span
-from preflight.vocabulary.words import gib, plural
+from preflight.vocabulary.values import Cause, Origin, Span, Unknown
+from preflight.vocabulary.words import assumed, gib, plural
 
 PLAIN = Look(width=100)
 
@@ -99,7 +100,7 @@ def test_summary_of_studies(tmp_path: Path, estimates: Estimates, gpu: Gpu | Non
 
 
 def test_why_the_gpu_memory_is_unknown_is_said_once(tmp_path: Path) -> None:
-    unknown = study(Estimates(None, host(8 * GIB), reasons={"device": "quantised weights have no law"}))
+    unknown = study(Estimates(None, host(8 * GIB), causes={"device": Unknown("quantised weights have no law")}))
     lines = list(summary(outcome(tmp_path, (), (unknown,)), PLAIN))
     assert lines[-1] == "note: the GPU memory of sweep.yaml is unknown: quantised weights have no law"
     told = outcome(tmp_path, (finding(rule="fits-only-if", study=0),), (unknown,))
@@ -232,3 +233,50 @@ def test_words() -> None:
     assert [plural(1, "study"), plural(2, "study"), plural(0, "file")] == ["1 study", "2 studies", "0 files"]
     assert wrap("one two three four five six seven", 24, "  ", 4) == "one two three four\n  five six seven"
     assert clean("a\tb\nc") == "a    b c"
+
+
+SEVERAL = (
+    Assumption("train.batch_size", 8, Standing.by_name, "a name suggests it"),
+    Assumption("train.attention", "sdpa", Standing.assumed, "the program was not read"),
+    Assumption("train.copies.ema", 0, Standing.assumed, "the program was not read"),
+    Assumption("validation.batch_size", None, Standing.unknown, "a pattern"),
+    Assumption("train.compile", False, Standing.assumed, "the program was not read"),
+)
+
+
+def fits_if(assumptions: tuple[Assumption, ...] = SEVERAL[:1]) -> DeviceEstimate:
+    return replace(device(8 * GIB), verdict="fits-if", assumptions=assumptions)
+
+
+@pytest.mark.parametrize("format_", ["full", "concise", "github"])
+def test_what_has_to_hold_is_always_said(tmp_path: Path, format_: str) -> None:
+    shown = render(format_, outcome(tmp_path, (), (study(Estimates(fits_if(), None)),)), PLAIN)
+    assert "8.0 of 24.0 GiB: fits if its assumptions hold" in shown
+    assert "note: sweep.yaml fits if train.batch_size = 8 (a name suggests it)" in shown
+
+
+def test_assumptions_of_one_reason_stand_together() -> None:
+    names, program = "train.batch_size = 8 (a name suggests it)", "(the program was not read)"
+    words = f"{names}, train.attention = sdpa, train.copies.ema = 0 {program}"
+    assert assumed(SEVERAL[:3]) == words
+    assert (
+        assumed(SEVERAL) == f"{words}, validation.batch_size not known (a pattern), and 1 more, which --explain shows"
+    )
+    assert assumed(SEVERAL[4:]) == "train.compile = false (the program was not read)"
+
+
+def test_why_a_bound_is_not_certain_is_said(tmp_path: Path) -> None:
+    least = replace(device(40 * GIB), lower_bound=True, notes=("about images",))
+    bound = replace(least, verdict="unknown", assumptions=SEVERAL[1:2])
+    lines = list(summary(outcome(tmp_path, (), (study(Estimates(bound, None)),)), PLAIN))
+    said = "it needs at least 40 GiB with train.attention = sdpa (the program was not read)"
+    assert lines[-1] == f"note: the GPU memory of sweep.yaml is unknown: {said}"
+
+
+def test_the_summary_names_no_field_that_is_not_the_cause(tmp_path: Path) -> None:
+    """The model has no law; that a sample's size is not known either does not matter."""
+    cause = Unknown("no law is shipped for it", Cause.no_law)
+    unknown = Estimates(None, None, ("data.sample_bytes",), {"device": cause})
+    lines = list(summary(outcome(tmp_path, (), (study(unknown),)), PLAIN))
+    assert "data.sample_bytes" not in "".join(lines)
+    assert lines[-1].endswith("is unknown: no law is shipped for it")

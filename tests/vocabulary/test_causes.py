@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from preflight.vocabulary.reading import Rank
-from preflight.vocabulary.study import Bound, Source, Standing
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, evaluate, missing, unknown
+from preflight.vocabulary.standing import Standing
+from preflight.vocabulary.study import Bound, Source
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, brief, evaluate, missing, unknown
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,11 @@ def test_the_more_a_binding_says_the_higher_its_rank() -> None:
         Rank.settings,
         Rank.command_line,
     ]
+
+
+def test_no_internal_text_reaches_a_user() -> None:
+    found = evaluate(Op("int", (Const("many"),)))
+    assert isinstance(found, Unknown)
+    assert found.words == "int of 'many' has no value"
+    assert str(found) == "unknown (int of 'many' has no value)"
+    assert brief((1, {"a": found})) == "(1, {'a': unknown})"

@@ -23,6 +23,7 @@ from preflight.vocabulary.findings import Confidence, Finding, MemorySide, Safet
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.outcome import Report, StudyResult
 from preflight.vocabulary.project import Project, Submission
+from preflight.vocabulary.words import assumed, why_unknown
 
 OWN_FAULT = ("internal-error", "unreadable-file")
 """Findings of the engine itself, which say that something was not checked."""
@@ -48,7 +49,8 @@ def answer(question: Question) -> Plain:
     """The answer as plain data. Raises PreflightError for wrong settings.
 
     `stop`; `text` for people, may be empty; `rules` with findings; `fixed`: the script's new text, None when it stays;
-    `unchecked`: why the job was not checked, "" when it was; `unjudged`: why its GPU memory was not judged.
+    `unchecked`: why the job was not checked, "" when it was; `unjudged`: why its GPU memory was not judged;
+    `assumed`: what has to hold for it to fit.
     """
     try:
         text = question.script.decode("utf-8")
@@ -113,6 +115,7 @@ def read(question: Question, found: AskedCluster) -> Plain:
         "fixed": new,
         "unchecked": "; ".join(faults),
         "unjudged": "" if question.line.quiet else "; ".join(unjudged(report)),
+        "assumed": "" if question.line.quiet else "; ".join(assumptions(report)),
     }
 
 
@@ -287,17 +290,22 @@ def unjudged(report: Report) -> Iterator[str]:
     yield from reasons
 
 
+def assumptions(report: Report) -> Iterator[str]:
+    """What has to hold for the job to fit, of each study whose values are not all known well."""
+    yield from dict.fromkeys(
+        assumed(found.assumptions)
+        for result in report.studies
+        if (found := result.space.worst.estimates).verdict == "fits-if"
+    )
+
+
 def _reason(result: StudyResult, named: bool) -> str | None:
     """Why the GPU memory of a study was not judged. `named`: no finding says that the GPU is not named."""
     found = result.space.worst.estimates
     if result.space.worst.job.machine.accelerator == "cpu":
         return None
-    if found.device is None:
-        return f"its GPU memory is unknown: {found.reasons.get('device', 'the reason is not known')}"
-    if found.device.verdict != "unknown":
+    if found.device is not None and found.device.verdict != "unknown":
         return None
-    if found.device.capacity is None:
+    if found.device is not None and found.device.capacity is None:
         return "its GPU memory is estimated, but no GPU is named that it must fit" if named else None
-    return (
-        f"its GPU memory is unknown: {found.device.notes[-1] if found.device.notes else 'only a lower bound is known'}"
-    )
+    return f"its GPU memory is unknown: {why_unknown(found) or 'only a lower bound is known'}"

@@ -187,6 +187,8 @@ def _say(answer: Plain, err: bool) -> None:
         streams.complain(f"preflight: this job was not checked: {unchecked}")
     elif answer.get("unjudged"):
         streams.complain(f"preflight: this job's memory was not judged: {answer['unjudged']}")
+    elif answer.get("assumed"):
+        streams.complain(f"preflight: this job fits if {answer['assumed']}")
 
 
 def _log(call: Invocation, answer: Plain, stop: bool, seconds: float) -> None:

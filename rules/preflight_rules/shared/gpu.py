@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from preflight.api import (
     Case,
+    Confidence,
     DeviceEstimate,
     Finding,
     Origin,
     Proposal,
     Rule,
     Safety,
+    Severity,
+    assumed,
     describe,
     gib,
     gpu_name,
@@ -117,6 +120,28 @@ def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple
         notes=evidence(case, device),
         help=_advice(case, device),
         proposals=proposals,
+    )
+
+
+def not_plausible(device: DeviceEstimate) -> bool:
+    """Whether a need is larger than any GPU and would be far smaller with another value of one field."""
+    return not device.fitting and not device.lower_bound and bool(device.assumptions)
+
+
+def doubted(rule: Rule, case: Case, device: DeviceEstimate) -> Finding:
+    """A need that is not plausible, with the field that causes it. No fix is proposed, because the value is doubted."""
+    fields = tuple(one.field for one in device.assumptions)
+    need = f"the need of {gib(device.process.expected)} is not plausible"
+    return rule.finding(
+        f"{need}: {assumed(device.assumptions)} ({describe(case.job)})",
+        case.origin(*fields) or blame(case, device),
+        Severity.warning,
+        Confidence.low,
+        estimate=device,
+        settings=fields,
+        label="is this what one GPU gets at a time?",
+        notes=evidence(case, device),
+        help=(f"state what one GPU gets at a time: --set {fields[0]}=VALUE",),
     )
 
 

@@ -47,7 +47,7 @@ next 112 and 2 % of the rest, and 100 MiB before anything is evicted (Google Kub
 def fits(case: Case, changes: Changes, limit: int | None = None) -> bool:
     """Whether the host's whole interval is below its limit (`limit` replaces the job's) after `changes`."""
     host = host_after(case, changes, limit)
-    return host is not None and host.verdict == "fits"
+    return host is not None and host.fitting
 
 
 def host_after(case: Case, changes: Changes, limit: int | None = None) -> HostEstimate | None:

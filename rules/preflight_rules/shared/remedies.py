@@ -43,7 +43,7 @@ def fits(case: Case, changes: Changes) -> bool:
     if case.may_fit(job) is False:
         return False
     device = case.estimate(job).device
-    return device is not None and device.verdict == "fits"
+    return device is not None and device.fitting
 
 
 def largest_that_fits(case: Case, values: Sequence[int], changes: Callable[[int], Changes]) -> int | None:
@@ -113,12 +113,12 @@ def _text(job: Job, changes: Changes) -> str:
 def evaluation_changes(case: Case) -> Changes:
     """Changes that lower the peak of the evaluation: a smaller batch, else logits that move to the host more often."""
     device = case.estimates.device
-    if device is None or device.phase not in EVALUATION or device.verdict == "fits":
+    if device is None or device.phase not in EVALUATION or device.fitting:
         return {}
 
     def quiet(changes: Changes) -> bool:
         after = case.estimate(changed(case, changes)).device
-        return after is not None and (after.verdict == "fits" or after.phase not in EVALUATION)
+        return after is not None and (after.fitting or after.phase not in EVALUATION)
 
     batch = case.job.validation.batch_size
     sizes: list[int] = []
@@ -248,7 +248,7 @@ def checkpoint_decides(case: Case) -> bool:
     if case.job.train.resumes not in ("device", "kept"):
         return False
     device = case.estimate(changed(case, {RESUMES: "host"})).device
-    return device is not None and device.verdict == "fits"
+    return device is not None and device.fitting
 
 
 def load_by_host(case: Case, origin: Origin) -> Iterator[Proposal]:

@@ -109,26 +109,27 @@ def _takes_a_batch(node: ast.AST) -> bool:
 
 def statistics_hazard(case: Case) -> str:
     """Why another micro-batch would change the results of layers; empty if it is known that it would not."""
-    own = own_code(case)
-    if case.fact("batch_norm") is True or own.normalises is not None:
+    if normalises(case):
         return "batch normalisation takes its statistics from the micro-batch"
+    own = own_code(case)
     if own.foreign is not None:
         return f"layers of {own.foreign} may normalise over the micro-batch"
     for job in models(case):
         found = normalises_over_batch(job)
-        if found is True:
-            return "batch normalisation takes its statistics from the micro-batch"
         if isinstance(found, Unknown) and not _all_own(job, own):
             return f"the model may normalise over the micro-batch ({found.words})"
     return ""
 
 
+def normalises(case: Case) -> bool:
+    """Whether a layer is known to take its statistics from the micro-batch."""
+    known = case.fact("batch_norm") is True or own_code(case).normalises is not None
+    return known or any(normalises_over_batch(job) is True for job in models(case))
+
+
 def checkpointing_hazard(case: Case) -> str:
     """Why running the forward pass of a block twice would change the run; empty if it would not."""
-    found = statistics_hazard(case)
-    if found.startswith("batch normalisation"):
-        return "batch normalisation would update its statistics twice"
-    return found
+    return "batch normalisation would update its statistics twice" if normalises(case) else statistics_hazard(case)
 
 
 def _all_own(job: Job, own: OwnLayers) -> bool:

@@ -100,8 +100,8 @@ def kept_text(verdict: BoxVerdict, safe: SafeBox) -> str:
 def model_text(verdict: BoxVerdict, model: ModelVerdict) -> str:
     """The combinations of one model: "gpt2: 480 of 546 combinations fit; all fit with batch in 8, 16"."""
     counts = model.counts
-    total = counts.fits + counts.unsafe + counts.unknown
-    words = f"{model.value}: {counts.fits:,} of {total:,} combinations fit"
+    total = counts.fitting + counts.unsafe + counts.unknown
+    words = f"{model.value}: {counts.fitting:,} of {total:,} combinations fit"
     if model.safe is None or not counts.unsafe:
         return words
     domains = {axis.name: axis.domain for axis in verdict.box.axes}
@@ -139,7 +139,7 @@ def narrowing(case: Case) -> Iterator[Proposal]:
             changes[Change(axis.name, keep=verdict.safe.keep[axis.name])] = axis
     if not changes:
         return
-    kept = sum(verdict.safe.combinations if verdict.safe else verdict.counts.fits for verdict in case.space.boxes)
+    kept = sum(verdict.safe.combinations if verdict.safe else verdict.counts.fitting for verdict in case.space.boxes)
     words = "; ".join(f"{c.field}: {values_text(c.keep or (), axis.domain)}" for c, axis in changes.items())
     reason = "the search has fewer combinations"
     yield Proposal(f"keep {kept:,} combinations that fit ({words})", tuple(changes), Safety.unsafe, reason)
@@ -188,7 +188,7 @@ def binding(case: Case) -> DeviceEstimate | HostEstimate | None:
 def all_unsafe(case: Case) -> bool:
     """Whether every combination is counted, and none fits or is unknown."""
     counts = case.space.counts
-    return case.space.combinations is not None and bool(counts.unsafe) and not counts.fits + counts.unknown
+    return case.space.combinations is not None and bool(counts.unsafe) and not counts.fitting + counts.unknown
 
 
 def axis_places(case: Case) -> list[tuple[Origin, str]]:
@@ -222,7 +222,7 @@ def space_finding(
         estimate=estimate,
         settings=gpu.FIELDS,
         related=tuple(places[1:]),
-        label="some of these do not fit" if case.space.counts.fits else "none of these fit",
+        label="some of these do not fit" if case.space.counts.fitting else "none of these fit",
         notes=(*safe_notes(case), *(gpu.evidence(case, estimate) if isinstance(estimate, DeviceEstimate) else ())),
         proposals=space_proposals(case),
     )

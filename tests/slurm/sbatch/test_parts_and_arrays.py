@@ -98,3 +98,24 @@ def test_a_gpu_that_nobody_names_is_said_once(project: Write) -> None:
     answer = read(question, found)
     assert str(answer["text"]).count("no GPU is stated, so") == 1
     assert answer["unjudged"] == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "said"),
+    [
+        ("--bs 8 --attn eager", ["job.sh"], "train.attention = sdpa"),
+        ("--bs 8 --attn eager", ["--quiet", "job.sh"], ""),
+        ("--bs 8", ["job.sh"], ""),
+    ],
+)
+def test_what_has_to_hold_is_said(words: str, options: list[str], said: str, project: Write) -> None:
+    project({"preflight.toml": SETTINGS, "train.py": PROGRAM})
+    script = f"{HEAD}python train.py {words}\n"
+    question = Question(parse(options), "on", script.encode(), "job.sh", "scontrol")
+    found = asked(question, script)
+    assert found is not None
+    answer = read(question, found)
+    assert not answer["stop"]
+    assert answer["unjudged"] == ""
+    assumed = str(answer["assumed"])
+    assert (said in assumed) if said else assumed == ""

@@ -1,0 +1,194 @@
+"""How each Job field of a study is known, and why not better: read, by name, a default that holds, assumed, or unknown.
+
+A default holds where nothing that was not read can replace it:
+
+- A library's default holds if the release in use is stated, or if every release that may be meant has the same one.
+- A default of the Job holds if the program was read and no file or word that could set the field was left out.
+
+`Bound.standing` says what the files that were read say. Here the gaps of a study are added: programs and configurations
+that were not found, words of a command line that no parameter takes, and launches that nobody read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+
+from preflight.vocabulary.argv import bind
+from preflight.vocabulary.job import Job, fields
+from preflight.vocabulary.notation import NEWEST, release
+from preflight.vocabulary.reading import Reading
+from preflight.vocabulary.standing import Held, Standing
+from preflight.vocabulary.study import Bound, Box, Source, Study
+from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names
+
+OWN_LAYOUT = ("hand-written", "lightning", "ultralytics")
+"""Frameworks whose programs say themselves how a model is sharded; with the others the launch may say it."""
+
+CONFIGURING = ("accelerate", "deepspeed")
+"""Launchers that take the sharding from a file of theirs, accelerate from one in the user's home if none is named."""
+
+STARTING = ("wandb", "slurm", "kubernetes", "compose", "shell", "hydra")
+"""Dialects of files that start or configure a program and train nothing themselves."""
+
+OF_THE_LAUNCH = (
+    "parallel.trials_per_gpu", "parallel.nodes", "parallel.gpus_per_node", "parallel.ranks_per_node",
+    "machine.accelerator",
+)  # fmt: skip
+"""Fields that nothing sets but the launch, so that no file that was left out replaces their default."""
+
+LAYOUT = ("parallel.strategy",)
+"""Fields that a launch decides, and that raise the need where it does."""
+
+WEIGHTS = "train.precision"
+AUTO_DTYPE = (5,)
+"""From this release on transformers loads a checkpoint in the type that it was saved in (migration guide of v5,
+`dtype="auto"`); before it, in fp32."""
+
+
+IN_THE_TREE = Held(Standing.assumed, "its file lies in the checked tree; --trust accepts it")
+
+Accepted = Callable[[str], bool]
+"""Whether the user accepts a law file of the checked tree, by its path."""
+
+
+def standings(study: Study, box: Box, accepted: Accepted) -> dict[str, Held]:
+    """How each field of a box is known. Fields that have no value and no statement are left out."""
+    gap, launch = _gap(study), _launch(study)
+    found = {}
+    for name, bound in box.fields.items():
+        held = _of(bound)
+        if name in LAYOUT and _by_default(bound) and launch:
+            held = Held(Standing.assumed, launch)
+        elif _by_default(bound) and gap and name not in OF_THE_LAUNCH:
+            held = Held(Standing.assumed, gap)
+        elif name == "model.law" and held.standing is Standing.read and not _accepted(bound, accepted):
+            held = IN_THE_TREE
+        found[name] = held
+    if WEIGHTS in found and _by_default(box.fields[WEIGHTS]) and _may_load_in_half(box.fields):
+        why = (
+            f"transformers {AUTO_DTYPE[0]} loads weights in the type that they were saved in, and no release is stated"
+        )
+        found[WEIGHTS] = Held(Standing.assumed, why, ("bf16",))
+    return found
+
+
+def _of(bound: Bound) -> Held:
+    """How a field is known, according to the files that were read."""
+    standing = bound.standing
+    if standing is Standing.unknown:
+        value = evaluate(bound.expr)
+        return Held(standing, value.words if isinstance(value, Unknown) else "no file states it")
+    if standing is Standing.by_name:
+        return Held(standing, f"only the name of the setting {bound.setting} suggests it")
+    if standing is Standing.assumed:
+        return Held(standing, "it is the default of the newest release, and no release is stated", bound.others)
+    return Held(standing)
+
+
+def _by_default(bound: Bound) -> bool:
+    """Whether the field has the Job's default, since nothing that was read speaks of it."""
+    return bound.default and bound.source is Source.preflight and not isinstance(evaluate(bound.expr), Unknown)
+
+
+def _accepted(bound: Bound, accepted: Accepted) -> bool:
+    """Whether the user named the law or accepts it."""
+    value = evaluate(bound.expr)
+    return bound.source is Source.command_line or (isinstance(value, str) and accepted(value))
+
+
+def _may_load_in_half(fields: Mapping[str, Bound]) -> bool:
+    """Whether the release of transformers decides in which type the weights are loaded."""
+    stated = _value(fields, "software.transformers")
+    return (
+        _value(fields, "model.load") == "from-pretrained"
+        and _value(fields, "train.weights_dtype") is None
+        and not isinstance(stated, Unknown)
+        and (stated is None or (release(str(stated)) or NEWEST) >= AUTO_DTYPE)
+    )
+
+
+def _value(fields: Mapping[str, Bound], name: str) -> Value:
+    bound = fields.get(name)
+    return None if bound is None or any(True for _ in names(bound.expr)) else evaluate(bound.expr)
+
+
+# --- gaps of a study -------------------------------------------------------------------------------------------------
+
+
+def _gap(study: Study) -> str:
+    """What was not read of a study and could set any field, in words; empty if nothing was left out."""
+    return next(_gaps(study), "")
+
+
+def _gaps(study: Study) -> Iterator[str]:
+    leaf = study.readings[-1] if study.readings else None
+    if leaf is not None and study.program is None and leaf.dialect in STARTING:
+        yield "the program was not read"
+    for reading in study.readings:
+        for link in reading.links:
+            if link.kind == "config" and link.target and link.target not in study.paths:
+                yield f"{link.target} was not read"
+    for box in study.boxes:
+        for name, bound in box.fields.items():
+            value = bound.expr.value if isinstance(bound.expr, Const) else None
+            if isinstance(value, Unknown) and value.cause is Cause.file_not_found:
+                yield f"{name} is in a file that was not found: {value.words}"
+    yield from _left_words(study)
+
+
+def _left_words(study: Study) -> Iterator[str]:
+    """Words of the command line that no parameter of the program takes."""
+    link = study.links[-1] if study.links else None
+    reading = _reading(study, link.target) if link is not None else None
+    if link is None or reading is None or reading.dialect != "program":
+        return
+    kinds = {parameter.kind for parameter in reading.parameters if parameter.flags}
+    if not kinds or not kinds <= {"argparse", "click"}:
+        return  # a library's parser takes more arguments than those that decide memory
+    for left in bind(reading.parameters, link.words).left:
+        if left.prefix.startswith("--"):
+            yield f"the program takes {left.prefix.rstrip('=')}, which is not known"
+
+
+def _reading(study: Study, path: str) -> Reading | None:
+    return next((reading for reading in reversed(study.readings) if reading.path == path), None)
+
+
+def _launch(study: Study) -> str:
+    """Why the launch of a program was not read, where it may decide how the model is sharded; empty if it was."""
+    framework = study.facts.get("framework")
+    if study.program is not None and framework is not None and framework.value in OWN_LAYOUT:
+        return ""
+    if not study.links:
+        return "no file that was read says how the model is sharded"
+    if study.launch.launcher in CONFIGURING:
+        return f"{study.launch.launcher} takes it from a file that was not read"
+    return ""
+
+
+def by_hand(job: Job, stated: Collection[str], accepted: Accepted) -> dict[str, Held]:
+    """How the fields of a Job are known that was written by hand: what it states is read, and the rest are its
+    defaults. Only a law is checked, because anybody can have written the file that holds it."""
+    found = {
+        name: Held(Standing.read if name in stated else Standing.default)
+        for name in dict.fromkeys((*stated, *fields()))
+        if name in stated or job.get(name) is not None
+    }
+    if job.model.law is not None and not accepted(job.model.law):
+        found["model.law"] = IN_THE_TREE
+    return found
+
+
+def union(boxes: list[dict[str, Held]]) -> dict[str, Held]:
+    """How fields are known in all boxes: the weaker where two differ, with all other values that it may have."""
+    found: dict[str, Held] = {}
+    for held in boxes:
+        for name, one in held.items():
+            other = found.get(name)
+            if other is None or (other.standing.holds and not one.standing.holds):
+                found[name] = one
+            elif not one.standing.holds:
+                both = tuple(dict.fromkeys((*other.others, *one.others))) if other.others and one.others else ()
+                found[name] = replace(other, others=both)
+    return found

@@ -1,0 +1,60 @@
+"""How well values are known.
+
+`Standing` is the kind of knowledge, `Held` the same of one field with its reason, and `Assumption` a value that is not
+known well and that a verdict depends on. docs/certainty.md explains to users what may follow from each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from preflight.vocabulary.values import Value
+
+
+class Standing(Enum):
+    """How the value of a Job field is known. It decides which verdicts are allowed."""
+
+    read = "read"
+    """From files, the request or the user's own settings, with its origin."""
+    by_name = "by-name"
+    """From a setting whose name suggests the field."""
+    default = "default"
+    """Of a library, or of the Job, where nothing that was not read can change it."""
+    assumed = "assumed"
+    """A default, or a file of the checked tree, that something unread may replace."""
+    dry_run = "dry-run"
+    """Seen when the user's own command ran with CUDA faked."""
+    measured = "measured"
+    """Seen in a real run."""
+    unknown = "unknown"
+
+    @property
+    def holds(self) -> bool:
+        """Whether "fits" may stand on a value that is known in this way."""
+        return self not in (Standing.by_name, Standing.assumed, Standing.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How the value of a field is known. `why` it is not known better, for the user.
+
+    `others`: the only other values that it may have; empty: it may have any.
+    """
+
+    standing: Standing
+    why: str = ""
+    others: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A Job field whose value is not known well, with the value that the estimate has and the reason.
+
+    `why` is for the user and completes "train.batch_size = 8: ...".
+    """
+
+    field: str
+    value: object
+    standing: Standing
+    why: str
