@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words
+from preflight.documents.shell_words import ShellWord, Words
+from preflight.vocabulary.budgets import SHELL_DEPTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, unknown
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class ShellReader:
             self.statement(child, blocks, background or after == "&", depth + 1)
 
     def statement(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
-        if depth > MAX_DEPTH * 3:
+        if depth > SHELL_DEPTH * 3:
             return
         kind = node.type
         if kind in _HOLD_COMMANDS:

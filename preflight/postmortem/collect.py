@@ -17,11 +17,9 @@ from preflight.postmortem.sacct import Sacct
 from preflight.postmortem.slurm import Slurm
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.trials import Trials, progress
+from preflight.vocabulary.budgets import PIECES_OF_EVIDENCE
 
 E = TypeVar("E")
-
-MOST_OF_A_KIND = 2_000
-"""Most pieces of evidence of one kind that are kept: a program that catches the error and retries can fail for ever."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def _collect(sources: Iterable[tuple[str, Iterator[LogBlock]]]) -> CollectedEvid
                 total += 1
             for one, seen in found:
                 counts[type(one)] = counts.get(type(one), 0) + 1
-                if counts[type(one)] > MOST_OF_A_KIND:
+                if counts[type(one)] > PIECES_OF_EVIDENCE:
                     left_out += 1
                     continue
                 kept.append(one)

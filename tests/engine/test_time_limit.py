@@ -291,7 +291,7 @@ def test_a_trace_gets_the_time_that_is_left_and_its_end_is_no_result(monkeypatch
     found = laws_of_job.laws_for(resolved, "train", replace(TRACE, progress=clock.progress(600)))
     assert isinstance(found, Unknown)
     assert found.cause is Cause.cannot_trace
-    assert given == [30.0, laws_of_job.TIME_LIMIT_S]
+    assert given == [30.0, laws_of_job.TRACE_SECONDS]
 
 
 def test_studies_are_found_without_a_limit(three: Path) -> None:

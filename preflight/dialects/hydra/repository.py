@@ -17,6 +17,7 @@ from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import TreeNode, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
+from preflight.vocabulary.budgets import COMPOSED_FILES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.text import DocumentError
@@ -25,8 +26,6 @@ from preflight.vocabulary.values import Origin, Span
 if TYPE_CHECKING:
     from hydra.core.default_element import InputDefault
 
-MAX_LOADS = 4000
-"""Files loaded for one composition. Without a limit, a defaults list that doubles at every level would never end."""
 
 HYDRA_DEFAULTS = (
     ("output", "default"), ("launcher", "basic"), ("sweeper", "basic"), ("help", "default"), ("hydra_help", "default"),
@@ -110,7 +109,7 @@ class Repository:
 
     def load_config(self, config_path: str) -> Loaded | None:
         self.loads += 1
-        if self.loads > MAX_LOADS:
+        if self.loads > COMPOSED_FILES:
             raise TooLarge(config_path)
         if config_path == "hydra/config":
             return Loaded({"package": "hydra"}, [_group(name, option) for name, option in HYDRA_DEFAULTS])

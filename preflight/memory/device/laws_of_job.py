@@ -11,12 +11,13 @@ from typing import Any
 from preflight.memory.device.fit import cache
 from preflight.memory.device.fit.few_traces import make_of
 from preflight.memory.device.fit.make import CannotMake
-from preflight.memory.device.fit.subprocess import TIME_LIMIT_S, TraceError, can_trace, request_traces
+from preflight.memory.device.fit.subprocess import TraceError, can_trace, request_traces
 from preflight.memory.device.law import store
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.tape import NotRegular, without_workspaces
 from preflight.memory.device.law.workload import Resolved
+from preflight.vocabulary.budgets import TRACE_SECONDS
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.tracing import TRACE, Tracing
@@ -163,7 +164,7 @@ def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[MadeLaw, di
         progress = tracing.progress
         try:
             with progress.shown(f"tracing {resolved.name}"):
-                replies, found = request_traces(traces, tracing.interpreter, progress.seconds(TIME_LIMIT_S))
+                replies, found = request_traces(traces, tracing.interpreter, progress.seconds(TRACE_SECONDS))
         except TraceError:
             progress.check()  # a trace that was ended at the limit says nothing about the model
             raise
