@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from preflight.documents.layout import line_end, newline_of
-from preflight.vocabulary.budgets import SYNTAX_DEPTH
+from preflight.vocabulary.budgets import PROGRAM_CHARACTERS, SYNTAX_DEPTH
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Origin, Span
 
@@ -149,6 +149,8 @@ def _parse(text: str, mode: str) -> ast.AST:
 def parse_python(source: Source) -> PythonDocument:
     """Parses a Python file with the grammar of the running interpreter. Raises DocumentError with the place."""
     text = source.text
+    if len(text) > PROGRAM_CHARACTERS:
+        raise DocumentError(f"it is {PROGRAM_CHARACTERS.over}", Span(0, 0))
     if "\0" in text:
         at = text.index("\0")
         raise DocumentError("it holds a null byte", Span(at, at + 1))

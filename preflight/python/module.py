@@ -8,6 +8,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from preflight.vocabulary.budgets import PROGRAM_CHARACTERS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
@@ -74,6 +75,8 @@ def load_module(path: str, project: Project) -> Module | None:
 def _parse(path: str, project: Project) -> Module | None:
     try:
         source = project.source(path)
+        if len(source.text) > PROGRAM_CHARACTERS:
+            return None
         with warnings.catch_warnings():  # "invalid escape sequence" concerns the author alone
             warnings.simplefilter("ignore")
             tree = ast.parse(source.text)

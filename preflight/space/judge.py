@@ -7,7 +7,6 @@ Only the worst combination of each box gets the full estimate.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -212,7 +211,11 @@ def _first_unsafe(grid: Grid, cells: Sequence[Index], zero: Index, at: int, size
         index = (*zero[:at], value, *zero[at + 1 :])
         return not any(grid.verdict(cell, index) in (FITS, None) for cell in cells)
 
-    return bisect_left(range(size), True, key=unsafe)
+    low, high = 0, size  # bisect takes no ranges of more than 63 bits
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if unsafe(middle) else (middle + 1, high)
+    return low
 
 
 def _by_model(

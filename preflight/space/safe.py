@@ -18,7 +18,7 @@ from math import prod
 
 from preflight.space.constraints import Constraint, holds, in_box, truth_direction
 from preflight.space.grid import FITS, Grid, GridLine, Index, halves, volume
-from preflight.space.monotone import ranges
+from preflight.space.monotone import first_true, ranges
 from preflight.vocabulary.budgets import SUBSETS
 from preflight.vocabulary.values import Choices, Expr, Range, Value, names
 from preflight.vocabulary.verdicts import SafeBox
@@ -109,7 +109,7 @@ class _Search:
                 return self._spent or not self.any_fits((*low[:at], index, *low[at + 1 :]), cells)
 
             if low[at] < ends[at] and bad(ends[at]):
-                ends[at] = low[at] + bisect_left(range(low[at] + 1, ends[at]), True, key=bad)
+                ends[at] = first_true(low[at] + 1, ends[at], bad) - 1
         return tuple(ends)
 
     def _try_highest(self, high: Index, cells: list[Index]) -> bool:

@@ -50,6 +50,8 @@ class Scope:
 
     def resolve(self, expr: Expr) -> Expr:
         """`expr` with each name replaced by its value; operations are not evaluated."""
+        if isinstance(expr, Op) and _too_large(expr):  # it can be a value that doubles itself: there is no end to it
+            return unknown(f"the expression is {JOINED_NODES.over}", expr.origin, Cause.budget)
         found = self._resolve(expr)
         if isinstance(found, Op) and _too_large(found):
             return unknown(f"the expression is {JOINED_NODES.over}", expr.origin, Cause.budget)

@@ -69,6 +69,8 @@ def cpu_is_over() -> bool:
 
 SCRIPT_CHARACTERS = Budget(4 * 2**20, "characters of a script")
 """sbatch refuses larger scripts (max_script_size in slurm.conf(5))."""
+SCRIPT_STATEMENTS = Budget(100_000, "statements of a script")
+"""Each takes some 50 microseconds. Generated scripts of job arrays have some 10,000."""
 SCRIPT_PIPES = Budget(5_000, "pipes of a script")
 """The time of the grammar grows with the square of a pipeline's length. This many pipes take about a second."""
 SHELL_DEPTH = Budget(60, "expansions within expansions")
@@ -95,6 +97,8 @@ JOINED_DEPTH = Budget(100, "levels of an expression")
 
 # --- Python programs --------------------------------------------------------------------------------------------------
 
+PROGRAM_CHARACTERS = Budget(2**19, "characters of a Python file")
+"""A syntax tree takes a thousand bytes for each name. Training programs have some 50,000 characters."""
 PROGRAM_STEPS = Budget(50_000, "steps of a program")
 """A training script of 600 lines takes some 3,000."""
 EXPRESSION_NODES = Budget(300, "parts of an expression of a program")
@@ -133,7 +137,9 @@ INTERPOLATED_CHARACTERS = Budget(8 * 1024, "characters of a text with interpolat
 """ANTLR reads about 100 KB of them in a second."""
 INTERPOLATED_DEPTH = Budget(20, "brackets inside brackets")
 """ANTLR's parser is recursive."""
-COMPOSED_FILES = Budget(4000, "files of one composition")
+TREE_FILES = Budget(20_000, "files of all compositions of a project")
+"""Each file of a tree is composed as it may be used: a chain of 1,200 groups is 1,200 chains."""
+COMPOSED_FILES = Budget(2000, "files of one composition")
 """A defaults list that doubles at every level would never end."""
 RESOLVED_CHARACTERS = Budget(64 * 1024, "characters of a resolved text")
 """Hostile files double a text in every line."""
@@ -187,6 +193,8 @@ CLUSTER_BYTES = Budget(2**26, "bytes of a cluster's configuration")
 """The output of `scontrol show` for 10,000 nodes has some 10 MB."""
 CLUSTER_HOSTS = Budget(20_000, "nodes of a cluster")
 """The largest machines of the TOP500 have fewer."""
+MODEL_LAYERS = Budget(1_000, "layers of a model")
+"""A step has events for each layer: to replay so many takes two seconds. The deepest known model has 1,000."""
 LAW_BYTES = Budget(2**26, "bytes of a file of laws")
 """Packed or not; the largest that is shipped takes a twelfth."""
 PIECES_OF_EVIDENCE = Budget(2_000, "pieces of evidence of one kind")

@@ -128,7 +128,8 @@ OWN: Mapping[str, tuple[str, ...]] = {
         '"train": {"batch_size": 1, "seq_len": 16, "peft": {"method": "lora", "r": 8}}, "parallel": '
         '{"strategy": "zero3", "gpus_per_node": 8}}',
         '{"model": "meta-llama/Llama-3.1-8B", "train": {"batch_size": 1, "seq_len": 64, "quantization": '
-        '{"type": "nf4"}}, "parallel": {"strategy": "fsdp", "gpus_per_node": 2}, "data": {"workers": 4, "sample_bytes": 1000}}',
+        '{"type": "nf4"}}, "parallel": {"strategy": "fsdp", "gpus_per_node": 2}, '
+        '"data": {"workers": 4, "sample_bytes": 1000}}',
         '{"model": {"parameters": 1000000}, "train": {"batch_size": 4}, "machine": {"gpu": "A100 80GB"}}',
     ),
     "baseline": ('{"version": 1, "findings": [\n  {"rule": "a", "path": "b", "key": "c", "count": 2}\n]}\n',),

@@ -17,7 +17,7 @@ from preflight.dialects.hydra.tree import ConfigFile, Entry, from_document
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import TreeNode, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
-from preflight.vocabulary.budgets import COMPOSED_FILES
+from preflight.vocabulary.budgets import COMPOSED_FILES, TREE_FILES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.text import DocumentError
@@ -109,8 +109,9 @@ class Repository:
 
     def load_config(self, config_path: str) -> Loaded | None:
         self.loads += 1
-        if self.loads > COMPOSED_FILES:
-            raise TooLarge(config_path)
+        spent = self.project.spent[TREE_FILES.of] = self.project.spent.get(TREE_FILES.of, 0) + 1
+        if self.loads > COMPOSED_FILES or spent > TREE_FILES:
+            raise TooLarge((COMPOSED_FILES if self.loads > COMPOSED_FILES else TREE_FILES).over)
         if config_path == "hydra/config":
             return Loaded({"package": "hydra"}, [_group(name, option) for name, option in HYDRA_DEFAULTS])
         found = self.file(config_path)

@@ -64,6 +64,8 @@ def cluster_of(
             partitions.append(merged)
         else:
             nodes.update((node.name, node) for node in _nodes(merged) if node.name not in nodes)
+            if len(nodes) > HOST_NAMES:
+                raise line.error(f"there are more than {HOST_NAMES:,} nodes")
     if not nodes:
         raise MachineError(f"{path}: no NodeName line")
     _name_gpus(nodes, gres)
