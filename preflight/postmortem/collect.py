@@ -54,7 +54,8 @@ SIGNS = tuple(
         "CPUAllocator", "Unable to allocate", "new thread", "temporarily unavailable", "pthread_create",
         "Thread creation", "Cannot allocate", "MemoryError", "bad_alloc", "exitcode", "code 137", "code: 137",
         "Code:    137", "status 137", "status: 137", "code -9", "status -9", "code = -9", "imits",
-        "failed with parameters", "tarting run", "tarting Run", "[HYDRA]", "Traceback (most",
+        "failed with parameters", "Too many open", "low on resource",
+        "tarting run", "tarting Run", "[HYDRA]", "Traceback (most",
     )
 )  # fmt: skip
 """Any evidence contains one of these. To search a block for them is ten times as fast as to parse each line."""
