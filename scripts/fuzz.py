@@ -63,6 +63,8 @@ def _options() -> argparse.Namespace:
 def _readers(options: argparse.Namespace, home: Path) -> dict[str, fuzz_workers.Read]:
     fuzz_workers.import_everything()
     fuzz_seeds.texts()
+    if options.kills:
+        fuzz_kills.fixable()
     fuzz_readers.watch()
 
     def inputs(number: int) -> str:

@@ -96,7 +96,7 @@ def put(files: Mapping[str, str], root: Path) -> None:
     for name, text in files.items():
         try:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+            (root / name).write_bytes(text.encode("utf-8", "surrogatepass"))
         except OSError:
             continue
 

@@ -27,8 +27,9 @@ def test_advice_about_the_error_is_not_the_error(text: str) -> None:
 
 def test_the_error_with_its_own_advice_is_the_error() -> None:
     text = (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.56 GiB of "
-        "which 1.00 GiB is free. If reserved but unallocated memory is large try setting expandable_segments to avoid it.\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+        "23.56 GiB of which 1.00 GiB is free. If reserved but unallocated memory is large try setting "
+        "expandable_segments to avoid it.\n"
     )
     assert cause(text).limit == "gpu"
 
@@ -53,8 +54,8 @@ def test_the_thread_that_pins_batches_asks_the_host() -> None:
     [
         ("Warning  Evicted  3m  kubelet  The node was low on resource: memory.\n", "the process"),
         (
-            "Message:  The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container train was "
-            "using 60Gi, request is 32Gi, has larger consumption of memory.\n",
+            "Message:  The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container "
+            "train was using 60Gi, request is 32Gi, has larger consumption of memory.\n",
             "train",
         ),
     ],
