@@ -11,6 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
+
 from preflight.system.files import real
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.project import Project, UnreadableFile
@@ -35,11 +40,12 @@ def alone(root: Path) -> Iterator[bool]:
     directory itself, so that it leaves nothing behind, and it ends with the process. Raises NotWritten if another run
     does not end.
     """
+    if fcntl is None:
+        yield False
+        return
     try:
-        import fcntl  # no module of Windows
-
         handle = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
-    except (ImportError, OSError):
+    except OSError:
         yield False
         return
     try:
