@@ -11,7 +11,7 @@ from preflight.documents.directives import Directive, Ignored, read_directives
 from preflight.documents.shell_reader import Assignment, ShellCommand, ShellReader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_words import Words
-from preflight.vocabulary.budgets import CPU_SECONDS, SCRIPT_CHARACTERS, SCRIPT_PIPES
+from preflight.vocabulary.budgets import PARSING_SECONDS, SCRIPT_CHARACTERS, SCRIPT_PIPES
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Expr, Span
 
@@ -80,7 +80,7 @@ def _parser() -> Parser:
 
 def _tree(data: bytes) -> Tree:
     """The syntax tree. Raises DocumentError if parsing takes too long."""
-    parser, stop = _parser(), time.process_time() + CPU_SECONDS
+    parser, stop = _parser(), time.process_time() + PARSING_SECONDS
     try:
         return parser.parse(
             lambda offset, _: data[offset : offset + 65536],
@@ -90,7 +90,7 @@ def _tree(data: bytes) -> Tree:
         return parser.parse(data)
     except ValueError:
         parser.reset()
-        raise DocumentError(f"it is {CPU_SECONDS.over}", Span(0, 0)) from None
+        raise DocumentError(f"it is {PARSING_SECONDS.over}", Span(0, 0)) from None
 
 
 def parse_bash(source: Source) -> BashDocument:

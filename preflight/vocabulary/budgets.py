@@ -71,6 +71,8 @@ SCRIPT_CHARACTERS = Budget(4 * 2**20, "characters of a script")
 """sbatch refuses larger scripts (max_script_size in slurm.conf(5))."""
 SCRIPT_STATEMENTS = Budget(100_000, "statements of a script")
 """Each takes some 50 microseconds. Generated scripts of job arrays have some 10,000."""
+PARSING_SECONDS = Budget(5, "seconds of CPU time for the syntax of a script")
+"""The grammar's own work cannot be counted. Real scripts of a thousand lines take a tenth of a second."""
 SCRIPT_PIPES = Budget(5_000, "pipes of a script")
 """The time of the grammar grows with the square of a pipeline's length. This many pipes take about a second."""
 SHELL_DEPTH = Budget(60, "expansions within expansions")

@@ -258,7 +258,7 @@ def test_any_text_is_read_and_every_place_lies_in_it(text: str) -> None:
 def test_what_the_grammar_takes_too_long_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DocumentError, match="pipes"):
         parse("a|" * 20_000)
-    monkeypatch.setattr("preflight.documents.bash.CPU_SECONDS", Budget(0, "seconds of CPU time"))
+    monkeypatch.setattr("preflight.documents.bash.PARSING_SECONDS", Budget(0, "seconds of CPU time"))
     with pytest.raises(DocumentError, match="over the budget of 0 seconds of CPU time"):
         parse("a=(" * 10_000)
     monkeypatch.undo()

@@ -58,7 +58,7 @@ class StaleLaw(Exception):
     """A law file of another format or an old tracer; the message names it and the remedy."""
 
 
-_NAME = re.compile(r"[\w.-]+")
+_NAME = re.compile(r"[\w.-]{1,200}")
 
 
 @dataclass(frozen=True)
