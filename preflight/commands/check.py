@@ -149,15 +149,14 @@ def _run(
     batch: Batch, options: CheckOptions, cwd: Path, view: Callable[[Report], Report], fixing: str, unsafe: bool
 ) -> tuple[Report, str]:
     """The report of one project after its fixes; with `diff`, the report before them and the diff."""
-    project, asked = setup(batch, options, cwd)
     if not fixing:
-        return view(check(project, asked)), ""
-    from preflight.engine.rounds import diff, fixed, write
+        return view(check(*setup(batch, options, cwd))), ""
+    from preflight.engine.rounds import diff, fixed, written
 
-    result = fixed(project, asked, unsafe, view)
-    if fixing == "diff":
-        return result.before, diff(result, cwd)
-    return write(result), ""
+    if fixing == "write":
+        return written(batch, options, cwd, unsafe, view), ""
+    result = fixed(*setup(batch, options, cwd), unsafe, view)
+    return result.before, diff(result, cwd)
 
 
 def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool) -> None:

@@ -11,19 +11,13 @@ from preflight.documents.directives import Directive, Ignored, read_directives
 from preflight.documents.shell_reader import Assignment, ShellCommand, ShellReader
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_words import Words
+from preflight.vocabulary.budgets import PARSING_SECONDS, SCRIPT_CHARACTERS, SCRIPT_PIPES
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Expr, Span
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
 
-MAX_CHARACTERS = 4 * 2**20
-"""sbatch refuses larger scripts (max_script_size in slurm.conf(5))."""
-MAX_PIPES = 5_000
-"""The time of the grammar grows with the square of a pipeline's length, and it cannot be stopped. This many pipes take
-about a second."""
-MAX_SECONDS = 10.0
-"""Parsing stops after this time. Real scripts of a thousand lines take a tenth of a second."""
 
 MARK = "\ufeff"
 """A byte-order mark. A shell reads it as a part of the first word."""
@@ -86,17 +80,17 @@ def _parser() -> Parser:
 
 def _tree(data: bytes) -> Tree:
     """The syntax tree. Raises DocumentError if parsing takes too long."""
-    parser, stop = _parser(), time.monotonic() + MAX_SECONDS
+    parser, stop = _parser(), time.process_time() + PARSING_SECONDS
     try:
         return parser.parse(
             lambda offset, _: data[offset : offset + 65536],
-            progress_callback=lambda _, __: time.monotonic() > stop,
+            progress_callback=lambda _, __: time.process_time() > stop,
         )
     except TypeError:  # tree-sitter before 0.25 has no such callback
         return parser.parse(data)
     except ValueError:
         parser.reset()
-        raise DocumentError(f"it cannot be parsed within {MAX_SECONDS:.0f} seconds", Span(0, 0)) from None
+        raise DocumentError(f"it is {PARSING_SECONDS.over}", Span(0, 0)) from None
 
 
 def parse_bash(source: Source) -> BashDocument:
@@ -117,13 +111,16 @@ def reparse(source: Source, expr: Expr) -> BashDocument:
 
 
 def _parse(source: Source, text: ShellText) -> BashDocument:
-    if len(text.text) > MAX_CHARACTERS:
+    if len(text.text) > SCRIPT_CHARACTERS:
         raise DocumentError("it is larger than the 4 MiB that sbatch takes", Span(0, 0))
     # CRLF is reported, not parsed: a `\r` would end up in every last word
-    if text.text.count("|") > MAX_PIPES:
-        raise DocumentError(f"it has more than {MAX_PIPES:,} pipes", Span(0, 0))
+    if text.text.count("|") > SCRIPT_PIPES:
+        raise DocumentError(f"it has more than {SCRIPT_PIPES:,} pipes", Span(0, 0))
     tree = _tree(text.text.replace("\r\n", " \n").encode("utf-8", "replace"))
     reader = ShellReader(Words(ShellText(text.path, text.text.replace("\r\n", " \n"), text.offsets, text.holes)))
-    reader.statements(tree.root_node, (), False, 0)
-    reader.finish()
+    try:
+        reader.statements(tree.root_node, (), False, 0)
+        reader.finish()
+    except RecursionError:
+        raise DocumentError("it is nested too deeply", Span(0, 0)) from None
     return BashDocument(source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs))

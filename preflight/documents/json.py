@@ -7,13 +7,9 @@ from json import JSONDecodeError, JSONDecoder
 
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import TreeItem, TreeNode
+from preflight.vocabulary.budgets import TREE_DEPTH, TREE_NODES
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Span
-
-MAX_DEPTH = 200
-"""Levels of nesting, as for YAML."""
-MAX_NODES = 200_000
-"""Values in one file, as for YAML."""
 
 _DECODER = JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -59,10 +55,10 @@ class _Scanner:
 
     def value(self, at: int, depth: int) -> TreeNode:
         self.count += 1
-        if depth > MAX_DEPTH:
-            raise self.error(f"it is nested more than {MAX_DEPTH} levels deep", at)
-        if self.count > MAX_NODES:
-            raise self.error(f"it holds more than {MAX_NODES:,} values", at)
+        if depth > TREE_DEPTH:
+            raise self.error(f"it is nested more than {TREE_DEPTH} levels deep", at)
+        if self.count > TREE_NODES:
+            raise self.error(f"it holds more than {TREE_NODES:,} values", at)
         char = self.text[at : at + 1]
         if char == "{":
             return self.collection(at, depth, "map", "}")

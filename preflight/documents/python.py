@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from preflight.documents.layout import line_end, newline_of
+from preflight.vocabulary.budgets import PROGRAM_CHARACTERS, SYNTAX_DEPTH
 from preflight.vocabulary.python_grammar import not_this_python, parse, parse_module
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Origin, Span
-
-MAX_DEPTH = 250
-"""Levels of the syntax tree, so that whoever walks it recursively stays below Python's limit of 1000 frames."""
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -145,6 +143,8 @@ def _argument_end(text: str, at: int, close: int) -> tuple[int, int | None]:
 def parse_python(source: Source) -> PythonDocument:
     """Parses a Python file with the newest grammar. Raises DocumentError with the place."""
     text = source.text
+    if len(text) > PROGRAM_CHARACTERS:
+        raise DocumentError(f"it is {PROGRAM_CHARACTERS.over}", Span(0, 0))
     if "\0" in text:
         at = text.index("\0")
         raise DocumentError("it holds a null byte", Span(at, at + 1))
@@ -162,7 +162,7 @@ def parse_python(source: Source) -> PythonDocument:
     deep = _too_deep(tree)
     if deep is not None:
         start = document.span(deep).start
-        raise DocumentError(f"it is nested more than {MAX_DEPTH} levels deep", Span(start, start))
+        raise DocumentError(f"it is nested more than {SYNTAX_DEPTH} levels deep", Span(start, start))
     return document
 
 
@@ -175,7 +175,7 @@ def _error_span(text: str, error: SyntaxError) -> Span:
 
 def _too_deep(tree: ast.Module) -> ast.AST | None:
     level: list[ast.AST] = [tree]
-    for _ in range(MAX_DEPTH):
+    for _ in range(SYNTAX_DEPTH):
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return None

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words
+from preflight.documents.shell_words import ShellWord, Words
+from preflight.vocabulary.budgets import SCRIPT_STATEMENTS, SHELL_DEPTH
+from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, unknown
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class ShellReader:
     commands: list[ShellCommand] = field(default_factory=list)
     heredocs: list[Span] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
+    count: int = 0
+    """Statements so far."""
 
     def statements(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
         """Every statement below a node. `&` belongs to the statement before it."""
@@ -78,8 +82,11 @@ class ShellReader:
             self.statement(child, blocks, background or after == "&", depth + 1)
 
     def statement(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
-        if depth > MAX_DEPTH * 3:
+        if depth > SHELL_DEPTH * 3:
             return
+        self.count += 1
+        if self.count > SCRIPT_STATEMENTS:
+            raise DocumentError(f"it is {SCRIPT_STATEMENTS.over}", self.words.span(node))
         kind = node.type
         if kind in _HOLD_COMMANDS:
             self.substituted(node, blocks, depth)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.documents.shell_text import ShellText
+from preflight.vocabulary.budgets import SHELL_DEPTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_DEPTH = 60
-"""Expansions within expansions: scripts written by people stay below ten."""
 
 _EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "process_substitution")
 _ARITHMETIC = {
@@ -136,6 +135,8 @@ class Words:
         self._ascii = text.text.isascii()
         self.assigned: list[tuple[str, Expr]] = []
         """The variables that `${X:=d}` sets, in their order."""
+        self._depth = 0
+        """Expansions around the current one; a word in `${X:-word}` has expansions of its own."""
 
     def bounds(self, node: Node) -> tuple[int, int]:
         """First character and end of a node, without white space and line continuations at its start."""
@@ -222,8 +223,15 @@ class Words:
 
     def expansion(self, node: Node, depth: int = 0) -> Expr:
         origin = self._origin(node, False)
-        if depth > MAX_DEPTH:
-            return unknown("it is nested too deeply", origin, Cause.budget)
+        if depth > SHELL_DEPTH or self._depth > SHELL_DEPTH:
+            return unknown(f"it is {SHELL_DEPTH.over}", origin, Cause.budget)
+        self._depth += 1
+        try:
+            return self._expansion(node, origin, depth)
+        finally:
+            self._depth -= 1
+
+    def _expansion(self, node: Node, origin: Origin, depth: int) -> Expr:
         if node.type == "simple_expansion":
             name = self.source(node)[1:]
             return self._ref(name, origin)
@@ -237,7 +245,7 @@ class Words:
     def _printed(self, node: Node, depth: int) -> Expr | None:
         """The output of the usual commands that find a directory (`/` is the project's root); None for all others."""
         inner = [child for child in node.named_children if child.type != "comment"]
-        if node.type != "command_substitution" or len(inner) != 1 or depth > MAX_DEPTH:
+        if node.type != "command_substitution" or len(inner) != 1 or depth > SHELL_DEPTH:
             return None
         found, origin = inner[0], self._origin(node, False)
         if found.type == "list" and self.source(found.named_children[-1]).split()[:1] == ["pwd"]:
@@ -318,8 +326,8 @@ class Words:
     def arithmetic(self, node: Node, depth: int = 0) -> Expr:
         """An arithmetic expression; names are variables, division rounds."""
         origin, kind = self._origin(node), node.type
-        if depth > MAX_DEPTH:
-            return unknown("it is nested too deeply", origin, Cause.budget)
+        if depth > SHELL_DEPTH:
+            return unknown(f"it is {SHELL_DEPTH.over}", origin, Cause.budget)
         if kind in ("number", "word", "variable_name", "string", "string_content"):
             return self._atom(self.source(node).strip('"'), origin)
         if kind == "arithmetic_expansion" or kind == "parenthesized_expression":

@@ -14,17 +14,11 @@ import yaml
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
 from preflight.documents.tree import TreeItem, TreeNode, key_name, mark_shared
+from preflight.vocabulary.budgets import EXPANDED_NODES, TREE_DEPTH, TREE_NODES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Cause, Span, Unknown
-
-MAX_DEPTH = 200
-"""Levels of nesting. Real configurations stay below 20; Python's own recursion limit is 1000 frames."""
-MAX_NODES = 200_000
-"""Values in one file. The worst accepted file is read in about a second."""
-MAX_EXPANDED = 500_000
-"""Values after expanding aliases. An alias bomb grows without limit; real files at most double."""
 
 _PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s*)*|(?=[,\]}])|\Z))+")
 
@@ -129,10 +123,10 @@ class _Composer:
         """The value that starts with `event`, with the place of the alias if it is one."""
         place = _place(event)
         self.count += 1
-        if depth > MAX_DEPTH:
-            raise DocumentError(f"it is nested more than {MAX_DEPTH} levels deep", place)
-        if self.count > MAX_NODES:
-            raise DocumentError(f"it holds more than {MAX_NODES:,} values", place)
+        if depth > TREE_DEPTH:
+            raise DocumentError(f"it is nested more than {TREE_DEPTH} levels deep", place)
+        if self.count > TREE_NODES:
+            raise DocumentError(f"it holds more than {TREE_NODES:,} values", place)
         assert isinstance(event, yaml.NodeEvent)
         if isinstance(event, yaml.AliasEvent):
             return TreeItem(self.aliased(str(event.anchor), depth, place), alias=place)
@@ -152,8 +146,8 @@ class _Composer:
         node = self.anchors[name]
         if node is None:
             raise DocumentError(f"the alias *{name} is inside the value that it repeats", place)
-        if depth + node.height > MAX_DEPTH:
-            raise DocumentError(f"it is nested more than {MAX_DEPTH} levels deep", place)
+        if depth + node.height > TREE_DEPTH:
+            raise DocumentError(f"it is nested more than {TREE_DEPTH} levels deep", place)
         mark_shared(node)
         return node
 
@@ -214,9 +208,9 @@ class _Composer:
             node.items.append(item)
             node.size += item.value.size
             node.height = max(node.height, item.value.height + 1)
-            if node.size > MAX_EXPANDED:
+            if node.size > EXPANDED_NODES:
                 place = item.alias or item.value.span
-                raise DocumentError(f"its aliases expand to more than {MAX_EXPANDED:,} values", place)
+                raise DocumentError(f"its aliases expand to more than {EXPANDED_NODES:,} values", place)
         return event
 
     def check_key(self, key: TreeNode, seen: dict[str, TreeNode]) -> None:

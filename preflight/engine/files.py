@@ -13,6 +13,7 @@ from preflight.dialects import may_recognise
 from preflight.engine.settings import load
 from preflight.system import observed
 from preflight.system.files import real
+from preflight.vocabulary.budgets import WALKED_FILES
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.settings import Settings, matches
 
@@ -22,9 +23,6 @@ SKIPPED = re.compile(
 )
 """Directories that hold no files of the project's own: hidden ones (version control, caches), environments, and what
 runs leave (Hydra's outputs, the folders of W&B runs)."""
-
-MAX_FILES = 100_000
-"""A walk that finds more was started in the wrong place."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,8 @@ def _expand(start: Path) -> Iterator[tuple[Path, bool]]:
         yield start, True
         return
     for count, path in enumerate(walk(start)):
-        if count >= MAX_FILES:
-            raise UsageError(f"{start}: more than {MAX_FILES:,} files; name a directory further down")
+        if count >= WALKED_FILES:
+            raise UsageError(f"{start}: more than {WALKED_FILES:,} files; name a directory further down")
         yield path, False
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from preflight.engine.check import CheckSetup, check
+from preflight.engine.check import CheckOptions, CheckSetup, check, setup
+from preflight.engine.files import Batch
 from preflight.system.files import real
 from preflight.vocabulary.findings import Finding, Fix, Safety
 from preflight.vocabulary.outcome import Report
@@ -120,3 +121,15 @@ def write(result: Fixed) -> Report:
     for path, text in result.texts.items():
         write_text(result.before.project, path, text)
     return replace(result.after, fixed=result.count)
+
+
+def written(batch: Batch, options: CheckOptions, cwd: Path, unsafe: bool, view: Callable[[Report], Report]) -> Report:
+    """Checks the files of a batch, and writes the fixes. Another run that writes there as well waits for this one."""
+    from preflight.fixes.write import alone, remove_unfinished
+
+    with alone(batch.root) as sole:
+        result = fixed(*setup(batch, options, cwd), unsafe, view)
+        if sole:
+            paths = (*batch.named, *batch.walked, *result.texts)
+            remove_unfinished({real(batch.root / path).parent for path in paths})
+        return write(result)

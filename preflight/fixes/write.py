@@ -4,18 +4,78 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
 
 from preflight.system.files import real
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.project import Project, UnreadableFile
 
 _BOM = b"\xef\xbb\xbf"
+_PREFIX, _SUFFIX = ".preflight-", ".tmp"
+_UNFINISHED = re.compile(r"\.preflight-\w{8}\.tmp")
+"""Names of the files that are written before they replace others (`tempfile` adds eight characters)."""
+WAIT_SECONDS = 60.0
+"""How long a run waits for another one that writes fixes in the same folder."""
 
 
 class NotWritten(PreflightError):
     """A file was left as it was; the message says which and why."""
+
+
+@contextlib.contextmanager
+def alone(root: Path) -> Iterator[bool]:
+    """Keeps other runs from writing fixes under the same root meanwhile; whether the file system can do that.
+
+    A run reads and writes in here: two runs at the same time would fix the same line twice. The lock is on the
+    directory itself, so that it leaves nothing behind, and it ends with the process. Raises NotWritten if another run
+    does not end.
+    """
+    if fcntl is None:
+        yield False
+        return
+    try:
+        handle = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _locked(root, lambda: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB))
+    finally:
+        os.close(handle)
+
+
+def _locked(root: Path, lock: Callable[[], None]) -> bool:
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            lock()
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise NotWritten(f"nothing was written: another preflight is writing fixes in {root}") from None
+            time.sleep(0.02)
+        except OSError:  # a network file system without locks
+            return False
+
+
+def remove_unfinished(folders: Iterable[Path]) -> None:
+    """Removes what runs left that were killed while they wrote. Only for a run that is `alone`."""
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in [one for one in entries if _UNFINISHED.fullmatch(one.name)]:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and (not hasattr(os, "getuid") or status.st_uid == os.getuid()):
+                    os.unlink(entry.path)
 
 
 def write_text(project: Project, path: str, text: str) -> None:
@@ -47,7 +107,7 @@ def _replace(full: Path, old: bytes, new: bytes) -> None:
     status = full.stat()
     if not os.access(full, os.W_OK):
         raise PermissionError(13, "the file is read-only")
-    handle, name = tempfile.mkstemp(prefix=f".{full.name}.", suffix=".tmp", dir=full.parent)
+    handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=full.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:

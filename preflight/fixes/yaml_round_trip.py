@@ -23,12 +23,9 @@ from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.scanner import RoundTripScanner
 
 from preflight.documents.scalars import plain_tag, short_tag
-from preflight.documents.yaml import MAX_DEPTH
+from preflight.vocabulary.budgets import ROUND_TRIP_CHARACTERS, TREE_DEPTH
 from preflight.vocabulary.text import Edit, Source, splice
 from preflight.vocabulary.values import Span
-
-MAX_TEXT = 128 * 1024
-"""Characters. ruamel.yaml reads 60 to 100 KB in a second; real configurations are far smaller."""
 
 ReadAs = Literal["1.1", "1.2"]
 """The version of YAML in which the tool reads the file. PyYAML reads 1.1, and W&B, OmegaConf (except for its floats)
@@ -43,8 +40,10 @@ def prove(source: Source, edits: Iterable[Edit], read_as: ReadAs = "1.1") -> Non
     """Raises Unproved unless ruamel.yaml reads everything outside the edits of this file as before."""
     ordered = sorted(set(edits), key=lambda edit: (edit.span.start, edit.span.end))
     text = splice(source.text, ordered)
-    if max(len(source.text), len(text)) > MAX_TEXT:
-        raise Unproved(f"{source.path} is longer than {MAX_TEXT // 1024} KiB, too long for the second YAML parser")
+    if max(len(source.text), len(text)) > ROUND_TRIP_CHARACTERS:
+        raise Unproved(
+            f"{source.path} is longer than {ROUND_TRIP_CHARACTERS // 1024} KiB, too long for the second YAML parser"
+        )
     moved = _Moved(ordered)
     before, after = _read(source.text, source.path, read_as), _read(text, source.path, read_as)
     try:
@@ -226,7 +225,7 @@ class _Builder:
             part.start = min(part.start, self.last_end)
         if part.kind in ("map", "list"):
             self.open.append(index)
-            if len(self.open) > MAX_DEPTH:
+            if len(self.open) > TREE_DEPTH:
                 raise ValueError
         else:
             self._reach(part.end if not part.empty else part.start)

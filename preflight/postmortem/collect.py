@@ -17,11 +17,9 @@ from preflight.postmortem.sacct import Sacct
 from preflight.postmortem.slurm import Slurm
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.trials import Trials, progress
+from preflight.vocabulary.budgets import PIECES_OF_EVIDENCE
 
 E = TypeVar("E")
-
-MOST_OF_A_KIND = 2_000
-"""Most pieces of evidence of one kind that are kept: a program that catches the error and retries can fail for ever."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,8 @@ SIGNS = tuple(
         "CPUAllocator", "Unable to allocate", "new thread", "temporarily unavailable", "pthread_create",
         "Thread creation", "Cannot allocate", "MemoryError", "bad_alloc", "exitcode", "code 137", "code: 137",
         "Code:    137", "status 137", "status: 137", "code -9", "status -9", "code = -9", "imits",
-        "failed with parameters", "tarting run", "tarting Run", "[HYDRA]", "Traceback (most",
+        "failed with parameters", "Too many open", "low on resource",
+        "tarting run", "tarting Run", "[HYDRA]", "Traceback (most",
     )
 )  # fmt: skip
 """Any evidence contains one of these. To search a block for them is ten times as fast as to parse each line."""
@@ -89,7 +88,7 @@ def _collect(sources: Iterable[tuple[str, Iterator[LogBlock]]]) -> CollectedEvid
                 total += 1
             for one, seen in found:
                 counts[type(one)] = counts.get(type(one), 0) + 1
-                if counts[type(one)] > MOST_OF_A_KIND:
+                if counts[type(one)] > PIECES_OF_EVIDENCE:
                     left_out += 1
                     continue
                 kept.append(one)

@@ -20,6 +20,8 @@ _EARLYOOM = re.compile(
     r"earlyoom(?:\[\d+\])?: sending SIG(?:TERM|KILL) to process (\d+) (?:uid \d+ )?[\"(]([^\")]*)[\")]"
     r".*?(?:VmRSS (\d+) MiB|$)"
 )
+_EVICTED = re.compile(r"low on resource: memory(?:.*?\bContainer (\S+) was using (\d{1,18}(?:\.\d{1,9})?)([KMGT]i?)?)?")
+"""Of a pod that Kubernetes evicts (eviction/helpers.go, nodeLowMessageFmt and containerMessageFmt)."""
 _RAY = re.compile(
     r"Memory on the node .*?was ([\d.]+)GB / ([\d.]+)GB \([\d.]+\), which exceeds the memory usage threshold"
 )
@@ -52,6 +54,9 @@ class Daemons(Parser):
             self._killed = ContainerKilled(line.place, self._limit)
             if self._limit is not None:
                 yield from self.end()
+        elif "low on resource: memory" in text and (found := _EVICTED.search(text)):
+            used = kubernetes(found[2], found[3] or "") if found[2] else None
+            yield DaemonKill(line.place, "the kubelet", found[1] or "", used)
         elif "oomd" in text and (found := _OOMD.search(text)):
             yield DaemonKill(line.place, "systemd-oomd", found[1] or "")
         elif "earlyoom" in text and (found := _EARLYOOM.search(text)):

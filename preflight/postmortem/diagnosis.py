@@ -11,12 +11,12 @@ from preflight.vocabulary.findings import Confidence
 
 Limit = Literal[
     "cgroup", "node", "time", "node-failure", "shm", "gpu-shared", "gpu-fraction", "gpu-fragmented", "gpu", "refused",
-    "processes", "worker", "killed", "ended",
+    "files", "processes", "worker", "killed", "ended",
 ]  # fmt: skip
 """The limit that was hit. Memory: of the job (container, session), of the node, of the GPU; of the GPU because other
 processes used it, because of fragmentation, or because of the program's own fraction; /dev/shm; memory that the system
-refused. Then the number of processes; time. Or no limit: the node failed, a worker crashed, a kill without a known
-reason, SLURM ended the job."""
+refused. Then the number of open files, and of processes; time. Or no limit: the node failed, a worker crashed, a kill
+without a known reason, SLURM ended the job."""
 
 RANK: tuple[Limit, ...] = get_args(Limit)
 """The gravest first. The last two only report an end; another diagnosis explains it better."""

@@ -13,6 +13,7 @@ from preflight.postmortem.evidence import (
     JobEnded,
     Killed,
     SharedMemoryFull,
+    TooManyFiles,
     TooManyProcesses,
     WorkerDied,
 )
@@ -25,6 +26,7 @@ def causes(found: CollectedEvidence, explained: bool) -> Iterator[Diagnosis]:
     """Every diagnosis but those of GPU memory and of a kill for memory; `explained`: there is such a kill."""
     yield from _shared_memory(found)
     yield from _refused(found)
+    yield from _files(found)
     yield from _processes(found)
     yield from _time(found)
     yield from _node_failure(found)
@@ -54,6 +56,27 @@ def _shared_memory(found: CollectedEvidence) -> Iterator[Diagnosis]:
             "df -h /dev/shm in the container shows its size; Docker's default is 64 MiB",
         ),
         host=HostFigures(),
+        trial=trial_of(places, found),
+    )
+
+
+def _files(found: CollectedEvidence) -> Iterator[Diagnosis]:
+    limits = found.of(TooManyFiles)
+    if not limits:
+        return
+    places = [one.place for one in limits]
+    frames = next((one.frames for one in limits if one.frames), ())
+    yield Diagnosis(
+        "files",
+        "the limit on the number of open files was reached",
+        Confidence.high,
+        tuple(places[:MOST_PLACES]),
+        len(limits),
+        when(places, found, frames),
+        help=(
+            "each tensor that a DataLoader worker hands over is an open file: raise the limit (ulimit -n, LimitNOFILE "
+            "of systemd), or call torch.multiprocessing.set_sharing_strategy('file_system')",
+        ),
         trial=trial_of(places, found),
     )
 

@@ -185,6 +185,13 @@ class SharedMemoryFull(Evidence):
 
 
 @dataclass(frozen=True)
+class TooManyFiles(Evidence):
+    """The process had as many files open as it may: the tensors that DataLoader workers hand over count, too."""
+
+    frames: tuple[TracebackFrame, ...] = ()
+
+
+@dataclass(frozen=True)
 class HostAllocation(Evidence):
     """The system refused to allocate memory: the program got an error and was not killed."""
 

@@ -14,9 +14,7 @@ from typing import Literal
 from preflight.postmortem.evidence import Evidence, KernelKill, LogPlace, Task, TooManyProcesses
 from preflight.postmortem.reading import LogLine, Parser
 from preflight.postmortem.units import LARGEST, kib
-
-MOST_TASKS = 4096
-"""Most rows of a task table that are kept."""
+from preflight.vocabulary.budgets import TASK_ROWS
 
 _INVOKED = re.compile(r"^(?:.*\]\s|.*\bkernel:\s)?\s*(\S.*?) invoked oom-killer")
 _USAGE = re.compile(r"\bmemory: usage (\d+)kB, limit (\d+)kB")
@@ -93,7 +91,7 @@ class Kernel(Parser):
             self._put(self._swap, found[1], kib(found[2]))
         elif found := _RAM.search(text):
             self._ram_pages = int(found[1][:15])
-        elif self._asked and len(self._tasks) < MOST_TASKS and (found := _TASK.search(text)):
+        elif self._asked and len(self._tasks) < TASK_ROWS and (found := _TASK.search(text)):
             pid, total, pages = (int(found[i][-15:]) for i in (1, 2, 3))
             self._tasks.append(Task(pid, found[5], pages, total))
 

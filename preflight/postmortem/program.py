@@ -10,6 +10,7 @@ from preflight.postmortem.evidence import (
     HostAllocation,
     Killed,
     SharedMemoryFull,
+    TooManyFiles,
     TooManyProcesses,
     WorkerDied,
 )
@@ -60,6 +61,8 @@ class Program(Parser):
         if "DataLoader worker" in text and (found := _WORKER.search(text)):
             signal = (found[2] or "").split(".")[0].strip()
             yield WorkerDied(line.place, int(found[1][-9:]) if found[1] else None, signal, frames)
+        elif "Too many open files" in text:
+            yield TooManyFiles(line.place, frames)
         elif ("torch_" in text or "bus error" in text or "shared memory" in text) and _SHM.search(text):
             yield SharedMemoryFull(line.place, frames)
         elif found := _CPU.search(text) if "CPUAllocator" in text else None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.postmortem.evidence import Evidence, GpuOom
+from preflight.postmortem.evidence import Evidence, GpuOom, HostAllocation
 from preflight.postmortem.reading import LogLine, Parser
 from preflight.postmortem.trace import Traces
 from preflight.postmortem.units import SIZE, size
@@ -30,6 +30,10 @@ _BARE = re.compile(
     r"CUDA out of memory|HIP out of memory|CUDA error: out of memory|cuda runtime error \(2\)", re.IGNORECASE
 )
 _LITERAL = re.compile(r"""["'][^"']*out of memory[^"']*["']\s*(?:in|not in|==|,\s*$)|except\b|\bdef\b|\braise\b""")
+_ADVICE = re.compile(r"\b(?:if|when(?:ever)?|in case|avoids?|prevents?|tip|hint|note)\b.*out of memory", re.IGNORECASE)
+"""A sentence about the error, and not the error: `Tip: if you see "CUDA out of memory. Tried to allocate ..."`."""
+_PINNING = "_utils/pin_memory.py"
+"""The thread that copies batches to page-locked memory of the host: CUDA names its failures like those of the GPU."""
 _DEVICE = re.compile(r"\b(?:GPU|Allocation on device) (\d{1,3})\b")
 _FIGURES = {
     "tried": re.compile(rf"Tried to allocate {SIZE}|\bRequested\s*: {SIZE}", re.IGNORECASE),
@@ -65,7 +69,7 @@ class PyTorch(Parser):
         """The evidence of a line. A message ends at a line of its stream that has none of its words."""
         started = self._pending.get(line.stream)
         text = line.text
-        if ("llocate" in text or "exceed allowed" in text) and _START.search(text):
+        if ("llocate" in text or "exceed allowed" in text) and _START.search(text) and not _ADVICE.search(text):
             yield from self._done(line.stream)
             self._pending[line.stream] = [line]
             if "unallocated" in text or "reserved in total" in text or "cached)" in text:
@@ -76,7 +80,11 @@ class PyTorch(Parser):
             else:
                 yield from self._done(line.stream)
         elif "out of memory" in text and _BARE.search(text) and not _LITERAL.search(text):
-            yield GpuOom(line.place, "cuda", stream=line.stream, frames=self._traces.frames(line.stream))
+            frames = self._traces.frames(line.stream)
+            if any(frame.path.endswith(_PINNING) for frame in frames):
+                yield HostAllocation(line.place, pinned=True, frames=frames)
+            elif not _ADVICE.search(text):
+                yield GpuOom(line.place, "cuda", stream=line.stream, frames=frames)
 
     def _done(self, stream: str) -> Iterator[Evidence]:
         lines = self._pending.pop(stream, None)

@@ -6,9 +6,7 @@ import re
 
 from preflight.postmortem.evidence import LogPlace, TracebackFrame
 from preflight.postmortem.reading import LogLine
-
-MOST_FRAMES = 200
-MOST_STREAMS = 4096
+from preflight.vocabulary.budgets import LOG_STREAMS, TRACEBACK_FRAMES
 
 FAR = 100
 """Lines after the last frame: ranks of a log take turns, a traceback does not pause for longer."""
@@ -41,18 +39,18 @@ class Traces:
         text = line.text
         self._since += 1
         if "Traceback (most recent call last)" in text:
-            if len(self._frames) < MOST_STREAMS or line.stream in self._frames:
+            if len(self._frames) < LOG_STREAMS or line.stream in self._frames:
                 self._frames[line.stream] = []
                 self._since = 0
                 self._open.add(line.stream)
         elif ("File " in text or " in " in text) and (found := _FRAME.search(text)):
             frames = self._frames.get(line.stream)
-            if frames is not None and len(frames) < MOST_FRAMES:
+            if frames is not None and len(frames) < TRACEBACK_FRAMES:
                 frames.append(TracebackFrame(found[1], int(found[2]), found[3]))
                 self._since = 0
         elif found := _IPYTHON.match(text):
             frames = self._frames.get(line.stream)
-            if frames is not None and len(frames) < MOST_FRAMES:
+            if frames is not None and len(frames) < TRACEBACK_FRAMES:
                 frames.append(TracebackFrame(found[1], 0, found[2]))
         elif line.stream in self._open and (found := _RAISED.search(text)):
             self._open.discard(line.stream)

@@ -14,12 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.python.module import Module, load_module, resolve_import
+from preflight.vocabulary.budgets import SEARCHED_FILES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.values import Origin
 
-MAX_FILES = 400
-"""Files that are looked at: those of a large project that imports all of itself."""
 _NORM = re.compile(
     r"(Lazy)?BatchNorm[123]d|(Sync|InPlaceABN|InplaceAbn)(BatchNorm)?|\w+BatchNorm(Act)?(2d)?|batch_norm"
 )
@@ -62,7 +61,7 @@ def own_layers(paths: Sequence[str], project: Project) -> OwnLayers:
     """The layers of the Python files among `paths`, and of the files of the project that they import."""
     found = OwnLayers()
     ahead, seen = [path for path in paths if path.endswith(".py")], set[str]()
-    while ahead and len(seen) < MAX_FILES:
+    while ahead and len(seen) < SEARCHED_FILES:
         path = ahead.pop(0)
         if path in seen:
             continue

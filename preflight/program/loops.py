@@ -90,7 +90,7 @@ def _accumulation(records: Sequence[CallRecord], project: Project) -> tuple[list
     if every is None:
         one = [bind("train.grad_accum", Const(1), Rank.read)] if stepping else []
         return one, [Fact("accumulation_supported", False, stepping[0].origin)] if stepping else []
-    facts = [Fact("accumulation_supported", True, first_origin(every) or stepping[0].origin)]
+    facts = [Fact("accumulation_supported", True, first_origin(every) or next((one.origin for one in stepping), None))]
     scheduled = (r for r in records if r.method == "step" and _is_scheduler(r) and r.in_loop and _modulus(r) is None)
     often = next((record for record in scheduled if _same_loop(record, stepping)), None)
     if often is not None:

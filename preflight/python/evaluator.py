@@ -34,6 +34,7 @@ from preflight.python.objects import (
     open_container,
     to_expr,
 )
+from preflight.vocabulary.budgets import EXPRESSION_NODES, PROGRAM_STEPS, cpu_is_over
 from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
@@ -50,11 +51,6 @@ from preflight.vocabulary.values import (
     names,
     unknown,
 )
-
-STEPS = 50_000
-"""Nodes interpreted from the entry; a 600-line training script takes some 3,000."""
-MAX_SIZE = 300
-"""Nodes of one expression; larger ones (a value doubled in a loop) are unknown."""
 
 Flow: TypeAlias = Literal["next", "return", "raise", "break", "continue"]
 """How a statement or block ends: with the statement after it, or by leaving the block."""
@@ -124,7 +120,7 @@ class Evaluator(ABC):
         directory: str | None = None,
         assume: Environment | None = None,
         assume_defaults: bool = False,
-        steps: int = STEPS,
+        steps: int = PROGRAM_STEPS,
     ) -> None:
         self.project = project
         self.hooks = {**self.library_hooks, **(hooks or {})}
@@ -191,7 +187,7 @@ class Evaluator(ABC):
     def step(self, amount: int = 1) -> None:
         """Spend from the budget. Raises OutOfSteps."""
         self.steps_left -= amount
-        if self.steps_left < 0:
+        if self.steps_left < 0 or (self.steps_left % 64 == 0 and cpu_is_over()):
             raise OutOfSteps
 
     # --- modules ------------------------------------------------------------------------------------------------------
@@ -264,9 +260,9 @@ class Evaluator(ABC):
         """An operation; unknown where it would grow too large."""
         size = 1 + sum(self._size(operand) for operand in operands)
         made = Op(operator, operands, origin)
-        if size > MAX_SIZE:
+        if size > EXPRESSION_NODES:
             constant = all(isinstance(operand, Const) for operand in operands)
-            value = evaluate(made) if constant else Unknown("the expression is too large", Cause.budget)
+            value = evaluate(made) if constant else Unknown(f"the expression is {EXPRESSION_NODES.over}", Cause.budget)
             return Const(value, replace(origin, editable=False) if origin else None)
         if origin is not None and all(is_within(operand, origin) for operand in operands):
             value = evaluate(made)

@@ -14,7 +14,6 @@ from preflight.python.files import join_path
 from preflight.python.functions import parameter_defaults
 from preflight.python.imports import resolve
 from preflight.python.objects import (
-    MAX_DEPTH,
     Abstract,
     Attribute,
     ClassValue,
@@ -35,10 +34,9 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.vocabulary.budgets import MADE_ITEMS, PROGRAM_DEPTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
-MAX_ITEMS = 4096
-"""Items of a list made by an operation; a longer one is open."""
 BUILTINS = frozenset(dir(python_builtins))
 
 
@@ -46,7 +44,7 @@ def evaluate(ev: Evaluator, node: ast.expr, frame: Frame) -> Abstract:
     """The abstract value of an expression."""
     ev.step()
     handler = _HANDLERS.get(type(node))
-    if handler is None or ev.depth > MAX_DEPTH:
+    if handler is None or ev.depth > PROGRAM_DEPTH:
         return unknown("this expression is not evaluated statically", frame.module.origin(node))
     ev.depth += 1
     value = handler(ev, node, frame)
@@ -145,14 +143,14 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
     if isinstance(left, Container) and isinstance(right, Container):
         if isinstance(node.op, ast.Add) and left.is_sequence and right.is_sequence:
             both = [*left.items.values(), *right.items.values()]
-            if len(both) > MAX_ITEMS:
+            if len(both) > MADE_ITEMS:
                 return open_container(left.kind, origin)
             return sequence(both, left.kind, origin, left.open or right.open)
         if isinstance(node.op, ast.BitOr):
             return Container(left.kind, {**left.items, **right.items}, origin, openness(left.open or right.open))
     if isinstance(node.op, ast.Mult) and isinstance(left, Container) and is_expr(right):
         times = ev.value_of(to_expr(right))
-        if isinstance(times, int) and 0 <= times * len(left.items) <= MAX_ITEMS:
+        if isinstance(times, int) and 0 <= times * len(left.items) <= MADE_ITEMS:
             return sequence(list(left.items.values()) * times, left.kind, origin)
         return open_container(left.kind, origin)
     if isinstance(node.op, ast.Div) and isinstance(left, Instance) and left.made_by == "pathlib.Path":

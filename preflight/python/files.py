@@ -6,6 +6,7 @@ import posixpath
 
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import Abstract, CallRecord, Config, Container, Instance, Key, is_expr, to_expr
+from preflight.vocabulary.budgets import LOADED_CHARACTERS, LOADED_DEPTH, LOADED_NODES
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Origin, Ref, Route, Scalar, Span, unknown
@@ -13,9 +14,6 @@ from preflight.vocabulary.values import Cause, Const, Origin, Ref, Route, Scalar
 PATH = "pathlib.Path"
 
 # Limits of a YAML or JSON file. Configurations that people write are far smaller.
-MAX_NODES = 20_000
-MAX_DEPTH = 60
-MAX_CHARACTERS = 2**20
 
 
 def make_path(path: object, record: CallRecord | None = None) -> Instance:
@@ -85,7 +83,7 @@ def load_data(project: Project, path: str, kind: str = "dict") -> Abstract | Non
         source = project.source(path)
     except UnreadableFile:
         return None
-    if len(source.text) > MAX_CHARACTERS:
+    if len(source.text) > LOADED_CHARACTERS:
         return None
     loader_type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -101,15 +99,18 @@ class _Builder:
     """Builds abstract values from the nodes of a YAML file."""
 
     def __init__(self, source: Source, kind: str) -> None:
-        self.source, self.kind, self.nodes_left = source, kind, MAX_NODES
+        self.source, self.kind = source, kind
+        self.nodes_left: int = LOADED_NODES
 
     def build(self, node: object, route: Route, depth: int) -> Abstract:
         import yaml
 
         self.nodes_left -= 1
         origin = self._origin(node, route)
-        if depth > MAX_DEPTH or self.nodes_left < 0:  # nested aliases grow without end
-            return unknown("the file is too large", origin, Cause.budget)
+        if depth > LOADED_DEPTH or self.nodes_left < 0:  # nested aliases grow without end
+            return unknown(
+                f"the file is {(LOADED_DEPTH if depth > LOADED_DEPTH else LOADED_NODES).over}", origin, Cause.budget
+            )
         if isinstance(node, yaml.MappingNode):
             items: dict[Key, Abstract] = {}
             for key_node, value_node in node.value:

@@ -6,14 +6,15 @@ import ast
 
 from preflight.python.evaluator import Evaluator
 from preflight.python.module import is_package_dir, load_module, resolve_import
-from preflight.python.objects import MAX_MODULES, Abstract, External, Frame, Lazy, ModuleValue
+from preflight.python.objects import Abstract, External, Frame, Lazy, ModuleValue
+from preflight.vocabulary.budgets import PROGRAM_MODULES
 from preflight.vocabulary.values import Cause, unknown
 
 
 def find_module(ev: Evaluator, name: str, level: int, frame: Frame) -> ModuleValue | None:
     """The project's module of that name; None for a library's."""
     path = resolve_import(name, level, frame.module, ev.project)
-    if path is None or (path not in ev.modules and len(ev.modules) >= MAX_MODULES):
+    if path is None or (path not in ev.modules and len(ev.modules) >= PROGRAM_MODULES):
         return None
     module = load_module(path, ev.project)
     return None if module is None else ev.module_value(module)

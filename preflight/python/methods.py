@@ -20,6 +20,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.vocabulary.budgets import MADE_ITEMS, VALUE_LENGTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 TEXT = frozenset(("lower", "upper", "strip", "startswith", "endswith", "split", "replace"))
@@ -57,6 +58,8 @@ def _text_method(site: CallSite, receiver: Expr, name: str) -> Abstract | None:
         )
         separator = site.ev.value_of(receiver)
         if isinstance(separator, str) and all(isinstance(v, str) for v in values):
+            if sum(len(str(v)) for v in values) + len(separator) * len(values) > VALUE_LENGTH:
+                return site.unknown(f"the joined text is {VALUE_LENGTH.over}", Cause.budget)
             return Const(separator.join(str(v) for v in values), site.derived)
         return site.unknown("the joined text is not known")
     if name == "format":
@@ -98,6 +101,8 @@ def _sequence_method(site: CallSite, receiver: Container, name: str) -> Abstract
         items = ev.iterate(site.args[0])
         if items is None or ev.position.loops:
             receiver.flags["open"] = True
+        if items is not None and len(items) + len(receiver.items) > MADE_ITEMS:
+            receiver.flags["open"], items = True, None
         for item in items or []:
             ev.journal.write_item(receiver, len(receiver.items), item)
         return receiver

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from preflight.vocabulary.budgets import PROGRAM_CHARACTERS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
@@ -74,6 +75,8 @@ def load_module(path: str, project: Project) -> Module | None:
 def _parse(path: str, project: Project) -> Module | None:
     try:
         source = project.source(path)
+        if len(source.text) > PROGRAM_CHARACTERS:
+            return None
         tree = parse_module(source.text)
     except (UnreadableFile, SyntaxError, ValueError, RecursionError, MemoryError):
         return None

@@ -17,10 +17,6 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Unk
 
 Key: TypeAlias = Union[bool, int, float, str, "tuple[Key, ...]", None]
 
-MAX_DEPTH = 150
-"""Nested statements, expressions and calls: some 5 frames of Python each, of the 1,000 that Python allows."""
-MAX_MODULES = 80
-"""Modules of the project that one program is followed into."""
 MAX_NESTED = 8
 """Dictionaries within each other that are taken apart: settings written by people stay below four."""
 

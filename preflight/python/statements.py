@@ -11,7 +11,6 @@ from preflight.python.evaluator import Evaluator, Flow
 from preflight.python.functions import make_function
 from preflight.python.imports import import_from, import_modules
 from preflight.python.objects import (
-    MAX_DEPTH,
     Abstract,
     Container,
     Frame,
@@ -22,6 +21,7 @@ from preflight.python.objects import (
     is_expr,
     to_expr,
 )
+from preflight.vocabulary.budgets import PROGRAM_DEPTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
 
 UNROLL = 64
@@ -72,7 +72,7 @@ def _note_exit(ev: Evaluator, kind: Flow, condition: Expr) -> None:
 def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> Flow:
     ev.step()
     handler = _HANDLERS.get(type(node))
-    if handler is None or ev.depth > MAX_DEPTH:
+    if handler is None or ev.depth > PROGRAM_DEPTH:
         return "next"
     ev.depth += 1
     flow = handler(ev, node, frame)

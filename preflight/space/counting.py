@@ -9,12 +9,12 @@ gradient accumulation, only 1 differs from all the others.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import cache
 from math import prod
 
 from preflight.space.grid import AT_RISK, EXCEEDS, FITS, Block, Grid, Index, cut_after, halves, volume
+from preflight.space.monotone import first_true
 from preflight.vocabulary.verdicts import Counts
 
 
@@ -57,7 +57,7 @@ def _cutter(grid: Grid, cell: Index) -> Callable[[Index, Index], tuple[Block, Bl
     def last(at: int, low: int, high: int) -> int:
         """The last index up to `high` with the memory of `low`."""
         key = memory_key(at, low)
-        return low + bisect_left(range(low + 1, high + 1), True, key=lambda index: memory_key(at, index) != key)
+        return first_true(low + 1, high + 1, lambda index: memory_key(at, index) != key) - 1
 
     @cache
     def lower_end(at: int, low: int, high: int) -> int | None:

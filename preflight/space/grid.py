@@ -13,6 +13,7 @@ from operator import le
 
 from preflight.space.jobs import JobMaker
 from preflight.space.monotone import direction, increasing, ranges
+from preflight.vocabulary.budgets import FULL_ESTIMATES
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.study import Box
 from preflight.vocabulary.values import Axis, Choices, Range, Unbounded, Value
@@ -28,9 +29,6 @@ FITS, AT_RISK, EXCEEDS = 0, 1, 2
 
 CONTINUOUS_STEPS = 256
 """Points at which a continuous range is judged if its ends are no whole numbers: the resolution of the safe range."""
-
-LEAST_BUDGET = 24
-"""Jobs of a box without a bound from above that get the full estimate, which takes some 50 ms for each."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class Grid:
         if side is None:
             return None, None
         found = side.judge(job)
-        if found[1] is None and side.least is not None and self.asked_least < LEAST_BUDGET:
+        if found[1] is None and side.least is not None and self.asked_least < FULL_ESTIMATES:
             self.asked_least += 1
             return side.judge_least(job)
         return found

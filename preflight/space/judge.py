@@ -7,7 +7,6 @@ Only the worst combination of each box gets the full estimate.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -19,20 +18,12 @@ from preflight.space.counting import count, total
 from preflight.space.grid import AT_RISK, EXCEEDS, FITS, Grid, Index, Side, grid_of
 from preflight.space.jobs import JobMaker
 from preflight.space.safe import largest, safe_box
+from preflight.vocabulary.budgets import BOUNDS, CELLS, SAFE_BOUNDS
 from preflight.vocabulary.estimates import ORDER, Estimates, Verdict
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.study import Box, Study
 from preflight.vocabulary.values import Unbounded, Unknown, Value
 from preflight.vocabulary.verdicts import BoxVerdict, Counts, ModelVerdict, Point, SafeBox, SpaceVerdict
-
-MAX_CELLS = 1024
-"""Combinations of unordered axes (models, precisions, switches) that are judged one by one; the rest is unknown."""
-
-BUDGET = 700
-"""Evaluations of the bound for counting a study: a third of a second, at half a millisecond each."""
-
-SAFE_BUDGET = 250
-"""Further evaluations for the search for the safe sub-space."""
 
 CONFIRMED = 8
 """Cells that do not fit by the bound, an upper one, and whose worst combination gets the full estimate."""
@@ -59,7 +50,7 @@ def judge(
     device: Side | None = None,
     host: Side | None = None,
     constraints: Mapping[str, str] | None = None,
-    budget: int = BUDGET,
+    budget: int = BOUNDS,
     doubted: Sides | None = None,
 ) -> SpaceVerdict:
     """Judge all boxes of a study. `estimate` is the full estimate, made for the worst combination of each box only.
@@ -109,7 +100,7 @@ def _box(
         point = Point({}, job, estimate(job))
         return BoxVerdict(box, _single(point.estimates), point)
     grid = grid_of(box, *sides)
-    cells = list(islice(grid.cells(), MAX_CELLS))
+    cells = list(islice(grid.cells(), CELLS))
     point, sure = _worst(grid, cells, estimate)
     bounded = not any(isinstance(axis.domain, Unbounded) for axis in box.memory_axes)
     if box.combinations is None or not bounded:
@@ -231,7 +222,7 @@ def _point(grid: Grid, cell: Index, estimate: Estimate) -> Point:
 def _safe(grid: Grid, cells: Sequence[Index], constraints: tuple[Constraint, ...]) -> SafeBox | None:
     if grid.cell_count > len(cells):
         return None
-    found = largest(grid, cells, constraints, grid.evaluations + SAFE_BUDGET)
+    found = largest(grid, cells, constraints, grid.evaluations + SAFE_BOUNDS)
     if found is None:
         return None
     box = safe_box(grid, found)
@@ -250,7 +241,7 @@ def _unsafe_values(grid: Grid, cells: Sequence[Index]) -> dict[str, tuple[Value,
             found[line.name] = gone
     for at, line in enumerate(grid.rising):
         first = _first_unsafe(grid, open_cells, zero, at, line.size)
-        if first < line.size and line.size - first <= MAX_CELLS:
+        if first < line.size and line.size - first <= CELLS:
             found[line.name] = tuple(line.value_at(i) for i in range(first, line.size))
     return found
 
@@ -262,7 +253,11 @@ def _first_unsafe(grid: Grid, cells: Sequence[Index], zero: Index, at: int, size
         index = (*zero[:at], value, *zero[at + 1 :])
         return not any(grid.verdict(cell, index) in (FITS, None) for cell in cells)
 
-    return bisect_left(range(size), True, key=unsafe)
+    low, high = 0, size  # bisect takes no ranges of more than 63 bits
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if unsafe(middle) else (middle + 1, high)
+    return low
 
 
 def _by_model(
@@ -278,7 +273,7 @@ def _by_model(
         own = [cell for cell in cells if cell[at] == index]
         if not own:
             continue
-        best = largest(grid, own, constraints, grid.evaluations + SAFE_BUDGET // line.size)
+        best = largest(grid, own, constraints, grid.evaluations + SAFE_BOUNDS // line.size)
         safe = None if best is None else _of_model(safe_box(grid, best), line.name)
         counts = total(per_cell[cell] for cell in own)
         found.append(ModelVerdict(line.name, line.value_at(index), counts, safe))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Range, Ref, names
 
@@ -131,3 +131,14 @@ def _common(ways: Iterable[int | None]) -> int | None:
     if not found:
         return 0
     return found.pop() if len(found) == 1 else None
+
+
+def first_true(low: int, high: int, test: Callable[[int], bool]) -> int:
+    """The first number from `low` to below `high` for which a rising test holds; `high` where there is none.
+
+    As `bisect` does, which takes no range of more than 63 bits.
+    """
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if test(middle) else (middle + 1, high)
+    return low

@@ -18,12 +18,10 @@ from math import prod
 
 from preflight.space.constraints import Constraint, holds, in_box, truth_direction
 from preflight.space.grid import FITS, Grid, GridLine, Index, halves, volume
-from preflight.space.monotone import ranges
+from preflight.space.monotone import first_true, ranges
+from preflight.vocabulary.budgets import SUBSETS
 from preflight.vocabulary.values import Choices, Expr, Range, Value, names
 from preflight.vocabulary.verdicts import SafeBox
-
-MAX_SUBSETS = 4096
-"""Subsets of cells that are tried one by one. If there are more, the value that fits worst is dropped until all fit."""
 
 MAX_STARTS = 32
 """Lower ends that are tried of a line of which a constraint asks for larger values."""
@@ -111,7 +109,7 @@ class _Search:
                 return self._spent or not self.any_fits((*low[:at], index, *low[at + 1 :]), cells)
 
             if low[at] < ends[at] and bad(ends[at]):
-                ends[at] = low[at] + bisect_left(range(low[at] + 1, ends[at]), True, key=bad)
+                ends[at] = first_true(low[at] + 1, ends[at], bad) - 1
         return tuple(ends)
 
     def _try_highest(self, high: Index, cells: list[Index]) -> bool:
@@ -230,7 +228,7 @@ def _subsets(grid: Grid, cells: list[Index]) -> list[Subset]:
         return [(tuple(lines[0]),)]
     widest = max(range(len(lines)), key=lambda at: len(lines[at]))
     others = [at for at in range(len(lines)) if at != widest]
-    if prod(2 ** len(lines[at]) for at in others) > MAX_SUBSETS:
+    if prod(2 ** len(lines[at]) for at in others) > SUBSETS:
         return [_greedy(lines, good)]
     best: list[Subset] = []
     size = 0
@@ -313,7 +311,7 @@ def _hardest(grid: Grid, expr: Expr, used: frozenset[str], low: Index, high: Ind
             continue
         way = truth_direction(expr, line.name, known)
         way = None if way is None else way * _along(line)
-        ends = [first] if way in (0, 1) else [last] if way == -1 else list(range(first, last + 1))[:MAX_SUBSETS]
+        ends = [first] if way in (0, 1) else [last] if way == -1 else list(range(first, last + 1))[:SUBSETS]
         options.append((line.name, [line.value_at(i) for i in ends]))
     for axis in grid.box.axes:  # axes that feed no Job field are not narrowed: the constraint must hold for all of them
         if axis.name in used and not axis.fields and isinstance(axis.domain, Choices):

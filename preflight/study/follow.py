@@ -14,6 +14,7 @@ from typing import TypeVar
 from preflight.dialects import Dialect, load, recognise
 from preflight.study.scope import Scope
 from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
+from preflight.vocabulary.budgets import LAUNCHED, cpu_of_a_file
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
@@ -25,8 +26,6 @@ from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, nam
 MAX_DEPTH = 8
 """Scripts that start scripts. A longer chain has files that start each other."""
 
-MAX_CHAINS = 200
-"""Launches of one file (a script may hold a loop that was unrolled)."""
 
 Result = TypeVar("Result")
 
@@ -78,7 +77,8 @@ class Follower:
     def _tried(self, path: str, action: Callable[[Source], Result]) -> Result | None:
         """What `action` returns for a file; None, and the reason in `skipped`, for a file that cannot be read."""
         try:
-            return action(self.project.source(path))
+            with cpu_of_a_file():
+                return action(self.project.source(path))
         except UnreadableFile as error:
             self.skipped[path] = Skipped(path, "unreadable", str(error))
         except DocumentError as error:
@@ -125,7 +125,7 @@ class Follower:
         reading = self.read(path, None)
         if reading is None:
             return []
-        return list(self._extend(self._step(reading, None, None, Launch()), ()))[:MAX_CHAINS]
+        return list(self._extend(self._step(reading, None, None, Launch()), ()))[:LAUNCHED]
 
     def _step(self, reading: Reading, link: Link | None, call: Call | None, launch: Launch) -> ChainStep:
         configs = tuple(self._configs(reading, call))

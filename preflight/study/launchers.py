@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 from functools import cached_property
 
 from preflight.study.follow import Chain, Follower
+from preflight.vocabulary.budgets import LAUNCHER_CHARACTERS, LAUNCHER_FILES
 from preflight.vocabulary.project import Project, UnreadableFile
 
 USUAL = (
@@ -22,10 +23,6 @@ USUAL = (
 )  # fmt: skip
 """Directories in which projects keep the files that start their programs."""
 
-MAX_CANDIDATES = 400
-"""Files of one directory that are searched."""
-MAX_LENGTH = 200_000
-"""Characters of a candidate that are searched for names. Files that launch programs are small."""
 
 LAUNCHERS = (".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".py")
 _WORD = re.compile(r"[A-Za-z0-9_\-]+")
@@ -155,7 +152,7 @@ class Launchers:
         index: Index = {}
         for path in paths:
             try:
-                text = self.project.source(path).text[:MAX_LENGTH]
+                text = self.project.source(path).text[:LAUNCHER_CHARACTERS]
             except UnreadableFile:
                 continue  # its own check says why
             for word in set(_WORD.findall(text)):
@@ -164,7 +161,7 @@ class Launchers:
 
     def _in(self, directory: str) -> Iterator[str]:
         names = [name for name in self.project.listdir(directory) if _may_launch(name)]
-        for name in names[:MAX_CANDIDATES]:
+        for name in names[:LAUNCHER_FILES]:
             path = f"{directory}/{name}" if directory else name
             if self.project.exists(path):
                 yield path

@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from preflight.vocabulary.budgets import JOINED_DEPTH, JOINED_NODES
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
 
 MARK = "\0"
 """The first character of an axis's name in expressions over several files."""
-
-MAX_NODES = 2_000
-"""An expression with more nodes is unknown: a hostile configuration can double a value in each line."""
-
-MAX_DEPTH = 100
-"""Levels of an expression, and definitions of definitions: half of what `values.evaluate` allows."""
 
 
 @dataclass
@@ -43,8 +38,10 @@ class Scope:
         if name not in self.local:
             return ref
         if name not in self._done:
-            if name in self._open or len(self._open) >= MAX_DEPTH:
-                why = "refers to itself" if name in self._open else f"is defined through over {MAX_DEPTH} other names"
+            if name in self._open or len(self._open) >= JOINED_DEPTH:
+                why = (
+                    "refers to itself" if name in self._open else f"is defined through over {JOINED_DEPTH} other names"
+                )
                 return unknown(f"{name} {why}", ref.origin, Cause.budget)
             self._open.add(name)
             self._done[name] = self.resolve(self.local[name])
@@ -53,9 +50,11 @@ class Scope:
 
     def resolve(self, expr: Expr) -> Expr:
         """`expr` with each name replaced by its value; operations are not evaluated."""
+        if isinstance(expr, Op) and _too_large(expr):  # it can be a value that doubles itself: there is no end to it
+            return unknown(f"the expression is {JOINED_NODES.over}", expr.origin, Cause.budget)
         found = self._resolve(expr)
         if isinstance(found, Op) and _too_large(found):
-            return unknown("the expression is too large", expr.origin, Cause.budget)
+            return unknown(f"the expression is {JOINED_NODES.over}", expr.origin, Cause.budget)
         return found
 
     def _resolve(self, expr: Expr) -> Expr:
@@ -72,7 +71,7 @@ def _too_large(expr: Expr) -> bool:
     while stack:
         top, depth = stack.pop()
         count += 1
-        if count > MAX_NODES or depth > MAX_DEPTH:
+        if count > JOINED_NODES or depth > JOINED_DEPTH:
             return True
         if isinstance(top, Op):
             stack += [(operand, depth + 1) for operand in top.operands]

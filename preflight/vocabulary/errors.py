@@ -38,6 +38,8 @@ def too_much(error: BaseException) -> str:
     """Which limit of Python an input exceeds, in words that follow "it"; "" for any other error, which is our bug."""
     if isinstance(error, RecursionError):
         return "is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "needs more memory than there is"
     if isinstance(error, ValueError) and "integer string conversion" in str(error):
         return "holds a number of thousands of digits"
     return ""

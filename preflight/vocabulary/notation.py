@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_MOST = 2**63
+"""No size in bytes is larger: SLURM and the operating system count in 64 bits."""
+_DIGITS = 18
+"""Digits of the longest number that is read; 64 bits hold one more."""
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*$", re.IGNORECASE)
 
 
@@ -16,9 +20,13 @@ def parse_size(text: str | int | float) -> int | None:
     if isinstance(text, bool):
         return None
     if isinstance(text, (int, float)):
-        return round(text * 2**20) if text >= 0 else None
+        return _bytes(text, 2**20)
     found = _SIZE.match(text)
-    return None if found is None else round(float(found[1]) * _UNITS[found[2].lower()])
+    return None if found is None else _bytes(float(found[1]), _UNITS[found[2].lower()])
+
+
+def _bytes(number: float, unit: int) -> int | None:
+    return round(number * unit) if 0 <= number <= _MOST / unit else None  # neither infinite nor "not a number"
 
 
 def format_size(size: int) -> str:
@@ -49,6 +57,8 @@ def slurm_minutes(text: str) -> int | None:
     colons = len(parts) - 1
     if not given or colons > 2 or (colons and given < colons + 1 + bool(dash)):
         return None
+    if any(len(part) > _DIGITS for part in (*parts, days)):
+        return None
     numbers = [int(part or 0) for part in parts]
     if dash:
         hours, mins, seconds = (*numbers, 0, 0)[:3]
@@ -67,7 +77,8 @@ NEWEST = (10**6,)
 def release(text: str | None) -> tuple[int, ...] | None:
     """The first three numbers of a version, None where it has none: "2.4+cu121" -> (2, 4), ">=4.46,<5" -> (4, 46)."""
     found = re.search(r"\d+(?:\.\d+){0,2}", (text or "").partition("+")[0])
-    return None if found is None else tuple(int(number) for number in found[0].split("."))
+    numbers = found[0].split(".") if found is not None else []
+    return tuple(map(int, numbers)) if numbers and max(map(len, numbers)) <= _DIGITS else None
 
 
 def major_minor(text: str | None) -> tuple[int, int] | None:

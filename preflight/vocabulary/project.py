@@ -92,6 +92,8 @@ class Project:
         """The project that this one has other texts of."""
         self.remembered = Remembered()
         """Readings of files, by path."""
+        self.spent: dict[str, int] = {}
+        """What was used of budgets for all files together, by what is counted."""
         self.submissions: Mapping[str, Submission] = {}
         """How a job script (by its path) is submitted, where that is known: `preflight sbatch`."""
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias, Union
 
+from preflight.vocabulary.budgets import VALUE_LENGTH
+
 
 class Cause(Enum):
     """Why a value is unknown. Code decides by the cause and by the fields of an `Unknown`, never by its words."""
@@ -179,19 +181,15 @@ def _power(base: float, exponent: float) -> object:
     return base**exponent
 
 
-MAX_LENGTH = 2**20
-"""Texts and sequences that an operation would make longer than this are unknown: `"x" * 10**12` must not be built."""
-
-
 def _add(x: object, y: object) -> object:
-    if isinstance(x, (str, tuple)) and isinstance(y, (str, tuple)) and len(x) + len(y) > MAX_LENGTH:
+    if isinstance(x, (str, tuple)) and isinstance(y, (str, tuple)) and len(x) + len(y) > VALUE_LENGTH:
         raise OverflowError("the result is too long")
     return operator.add(x, y)
 
 
 def _times(x: object, y: object) -> object:
     for one, count in ((x, y), (y, x)):
-        if isinstance(one, (str, tuple)) and isinstance(count, int) and len(one) * count > MAX_LENGTH:
+        if isinstance(one, (str, tuple)) and isinstance(count, int) and len(one) * count > VALUE_LENGTH:
             raise OverflowError("the result is too long")
     return operator.mul(x, y)
 
@@ -203,7 +201,7 @@ def _modulo(x: object, y: object) -> object:
 
 
 def _replace(text: str, old: str, new: str) -> str:
-    if (text.count(old) + 1) * len(new) + len(text) > MAX_LENGTH:
+    if (text.count(old) + 1) * len(new) + len(text) > VALUE_LENGTH:
         raise OverflowError("the result is too long")
     return text.replace(old, new)
 

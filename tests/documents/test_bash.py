@@ -13,6 +13,7 @@ from preflight.documents.bash import BashDocument, parse_bash, reparse
 from preflight.documents.render import render
 from preflight.documents.shell_reader import ShellCommand
 from preflight.documents.shell_words import apply_defaults
+from preflight.vocabulary.budgets import Budget
 from preflight.vocabulary.text import DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Unknown, evaluate, substitute
 
@@ -257,8 +258,8 @@ def test_any_text_is_read_and_every_place_lies_in_it(text: str) -> None:
 def test_what_the_grammar_takes_too_long_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DocumentError, match="pipes"):
         parse("a|" * 20_000)
-    monkeypatch.setattr("preflight.documents.bash.MAX_SECONDS", 0.05)
-    with pytest.raises(DocumentError, match="cannot be parsed within"):
+    monkeypatch.setattr("preflight.documents.bash.PARSING_SECONDS", Budget(0, "seconds of CPU time"))
+    with pytest.raises(DocumentError, match="over the budget of 0 seconds of CPU time"):
         parse("a=(" * 10_000)
     monkeypatch.undo()
     assert parse("A=1\n").assignments[0].name == "A"

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thorough import examples
 
-from preflight.documents.yaml import MAX_DEPTH, YamlDocument, parse_yaml
+from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.vocabulary.budgets import TREE_DEPTH
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Unknown
 
@@ -196,8 +197,8 @@ BROKEN = [
     ("a: 1\nb: \x07\n", 2, 4),
     ("é: 1\nb: \x07\n", 2, 4),
     ("a: \ud800\n", 1, 4),
-    ("[" * 100_000, 1, MAX_DEPTH + 1),
-    ("- " * 100_000, 1, MAX_DEPTH * 2 + 1),
+    ("[" * 100_000, 1, TREE_DEPTH + 1),
+    ("- " * 100_000, 1, TREE_DEPTH * 2 + 1),
     ("{a: " * 100_000, 1, 798),
     (BOMB, 6, 24),
     ("%YAML 9.0\n---\na: 1\n", 1, 1),
@@ -216,7 +217,7 @@ def test_what_cannot_be_read_is_an_error_with_its_place_and_soon(text: str, line
 
 
 def test_a_deep_chain_of_aliases_is_an_error() -> None:
-    text = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}]\n" for n in range(MAX_DEPTH + 5))
+    text = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}]\n" for n in range(TREE_DEPTH + 5))
     with pytest.raises(DocumentError, match="nested"):
         parse(text)
 

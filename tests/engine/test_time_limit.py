@@ -17,6 +17,7 @@ from preflight.engine.check import CheckOptions, analyse, check, setup
 from preflight.engine.files import batches
 from preflight.engine.rounds import fixed
 from preflight.system import observed
+from preflight.vocabulary.budgets import TRACE_SECONDS
 from preflight.vocabulary.findings import Finding, Severity
 from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.progress import Deadline, Progress, TimeOver
@@ -291,7 +292,7 @@ def test_a_trace_gets_the_time_that_is_left_and_its_end_is_no_result(monkeypatch
     found = laws_of_job.laws_for(resolved, "train", replace(TRACE, progress=clock.progress(600)))
     assert isinstance(found, Unknown)
     assert found.cause is Cause.cannot_trace
-    assert given == [30.0, traced_laws.TIME_LIMIT_S]
+    assert given == [30.0, TRACE_SECONDS]
 
 
 def test_studies_are_found_without_a_limit(three: Path) -> None:

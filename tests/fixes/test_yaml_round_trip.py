@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from preflight.documents import tree_edits
 from preflight.documents.yaml import YamlDocument, parse_yaml
-from preflight.fixes.yaml_round_trip import MAX_TEXT, ReadAs, Unproved, prove
+from preflight.fixes.yaml_round_trip import ReadAs, Unproved, prove
+from preflight.vocabulary.budgets import ROUND_TRIP_CHARACTERS
 from preflight.vocabulary.text import CannotEdit, DocumentError, Edit, Source, splice
 from preflight.vocabulary.values import Span
 
@@ -92,7 +93,7 @@ def test_several_edits_are_proved_together() -> None:
 UNREAD = [
     ("a tab before a value", "a:\t64\nb: 1\n", "does not read"),
     ("too deep", "[" * 300 + "64" + "]" * 300, "does not read"),
-    ("too long", "a: 64\n" + "# c\n" * (MAX_TEXT // 4), "too long"),
+    ("too long", "a: 64\n" + "# c\n" * (ROUND_TRIP_CHARACTERS // 4), "too long"),
 ]
 
 

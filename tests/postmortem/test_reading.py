@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from reader import read
 
 from preflight.postmortem import plain
-from preflight.postmortem.collect import MOST_OF_A_KIND, SIGNS, collect
+from preflight.postmortem.collect import SIGNS, collect
 from preflight.postmortem.conclude import conclude
 from preflight.postmortem.evidence import StepKilled
 from preflight.postmortem.reading import BLOCK, blocks_of, logs
 from preflight.postmortem.run import Postmortem
 from preflight.postmortem.text import render
 from preflight.reports.style import Look
+from preflight.vocabulary.budgets import PIECES_OF_EVIDENCE
 from preflight.vocabulary.errors import UsageError
 
 EVENT = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n"
@@ -66,8 +67,8 @@ def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_endless_failures_are_counted() -> None:
-    found = read(EVENT * (MOST_OF_A_KIND + 5))
-    assert len(found.evidence) == MOST_OF_A_KIND
+    found = read(EVENT * (PIECES_OF_EVIDENCE + 5))
+    assert len(found.evidence) == PIECES_OF_EVIDENCE
     assert found.left_out == 5
 
 

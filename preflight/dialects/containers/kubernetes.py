@@ -13,6 +13,7 @@ from dataclasses import replace
 from preflight.dialects.containers.reader import ContainerSpec, environment, quantity, reading
 from preflight.dialects.shell.docker_run import DEFAULT_SHM
 from preflight.documents.yaml import YamlDocument, parse_yaml
+from preflight.vocabulary.budgets import MANIFEST_OBJECTS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
@@ -28,7 +29,6 @@ _SEPARATOR = re.compile(r"^---(?=\s|$)[^\n]*\n?", re.M)
 _TEMPLATE = re.compile(r"\{\{.*?\}\}", re.S)
 _NODE_KINDS = ("PyTorchJob", "MPIJob", "TFJob", "XGBoostJob")
 """Kinds whose replicas are the processes of one training run."""
-MAX_OBJECTS = 100
 
 
 def recognises(source: Source, project: Project) -> bool:
@@ -55,7 +55,7 @@ def _documents(source: Source) -> Iterator[YamlDocument]:
     """Each object of a file, parsed with blanks in place of the other objects, so that positions stay correct."""
     cuts = [0, *(match.end() for match in _SEPARATOR.finditer(source.text))]
     starts = [match.start() for match in _SEPARATOR.finditer(source.text)]
-    for start, end in list(zip(cuts, [*starts, len(source.text)], strict=True))[:MAX_OBJECTS]:
+    for start, end in list(zip(cuts, [*starts, len(source.text)], strict=True))[:MANIFEST_OBJECTS]:
         text = source.text[start:end]
         if _POD.search(text):
             before = re.sub(r"[^\n]", " ", source.text[:start])

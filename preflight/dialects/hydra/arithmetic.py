@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 
+from preflight.vocabulary.budgets import ARITHMETIC_CHARACTERS
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, unknown
 
 EXPRESSIONS = frozenset({"eval", "calc", "expr", "math", "arith", "calculate", "compute"})
@@ -21,15 +22,13 @@ _COMPARE: Mapping[type[ast.cmpop], str] = {
 }  # fmt: skip
 _CALLS = frozenset({"int", "float", "round", "min", "max", "abs", "len", "sum", "str", "bool", "ceil", "floor"})
 _HOLE = "_hole_{}_"
-MAX_LENGTH = 1000
-"""Characters of an arithmetic expression; `ast` itself recurses on hostile ones."""
 
 
 def arithmetic(arguments: Sequence[Expr], origin: Origin | None) -> Expr:
     """The expression of an `eval` resolver's text, with resolved interpolations."""
     holes: dict[str, Expr] = {}
     text = ",".join(_written(argument, holes) for argument in arguments)
-    if len(text) > MAX_LENGTH:
+    if len(text) > ARITHMETIC_CHARACTERS:
         return unknown("the expression is too long", origin, Cause.budget)
     for hole in holes.values():
         if isinstance(hole, Const) and isinstance(hole.value, Unknown):

@@ -215,8 +215,8 @@ def _defaults(
         except RecursionError:
             found.problems.append(_cycle(repository, name, primary))
             break
-        except TooLarge:
-            found.problems.append(Problem("invalid-config", "its defaults lists grow without limit", place))
+        except TooLarge as error:
+            found.problems.append(Problem("invalid-config", f"it is not composed: it is {error}", place))
             return [(name, "")]
         except _Refused as error:
             doubt: ProblemSeverity = "error" if repository.complete else "info"

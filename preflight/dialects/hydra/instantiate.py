@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from preflight.frameworks.calls import CallFacts, read_calls
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.budgets import NESTED_TABLES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Rank
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 _TARGET = "_target_"
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-MAX_DEPTH = 12
-"""Nested tables; configurations written by people have less than eight."""
 
 _LIGHTNING = ("LightningModule", "LightningDataModule")
 
@@ -180,7 +179,7 @@ class _Objects:
             name, _, deeper = key.removeprefix(prefix).partition(".")
             if not deeper and not (isinstance(expr, Op) and expr.operator == "dict"):
                 found.setdefault(name, expr)
-            elif deeper and name not in found and depth < MAX_DEPTH:
+            elif deeper and name not in found and depth < NESTED_TABLES:
                 inner = f"{prefix}{name}"
                 made = self._made(inner, depth + 1) if inner in self.records else None
                 found[name] = made if made is not None else Container("dict", self._table(inner, depth + 1))

@@ -12,12 +12,8 @@ from dataclasses import dataclass, field, replace
 from preflight.dialects.hydra.arithmetic import EXPRESSIONS, FUNCTIONS, arithmetic
 from preflight.dialects.hydra.parse import InterpolatedKey, Literal, Part, ResolverCall, Sequence, parse, primitive
 from preflight.dialects.hydra.tree import ConfigTable, Item, Leaf, Listing, Path, select, split_key
+from preflight.vocabulary.budgets import RESOLVED_CHARACTERS, RESOLVED_DEPTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, Value, unknown
-
-MAX_TEXT = 64 * 1024
-"""A longer value is unknown: hostile files double a string in every line."""
-MAX_DEPTH = 60
-"""Interpolations that refer to each other. Real chains have two or three of them."""
 
 _UNKNOWABLE: Mapping[str, str] = {
     "now": "the time of the run", "device_count": "how many GPUs the program sees", "cwd": "the working directory",
@@ -46,7 +42,7 @@ class Resolver:
             return Const(leaf.value, leaf.origin)
         if path in self._done:
             return self._done[path]
-        if path in self._open or len(self._open) > MAX_DEPTH:
+        if path in self._open or len(self._open) > RESOLVED_DEPTH:
             return self._loop(path, leaf.origin)
         self._open.append(path)
         try:
@@ -133,7 +129,7 @@ class Resolver:
         """An item below a table that is an interpolation: `${a.b}` with `a: ${c}`."""
         for cut in range(len(target) - 1, 0, -1):
             upper = select(self.root, target[:cut])
-            if isinstance(upper, Leaf) and upper.interpolated and len(self._open) <= MAX_DEPTH:
+            if isinstance(upper, Leaf) and upper.interpolated and len(self._open) <= RESOLVED_DEPTH:
                 parts = parse(str(upper.value))
                 if parts is None or len(parts) != 1 or not isinstance(parts[0], InterpolatedKey):
                     return None
@@ -228,14 +224,15 @@ def _joined(parts: list[Expr], origin: Origin | None) -> Expr:
     if all(isinstance(part, Const) for part in parts):
         text = "".join(str(part.value) for part in parts if isinstance(part, Const))
         return Const(
-            text if len(text) <= MAX_TEXT else Unknown("its text grows without limit", Cause.budget), _computed(origin)
+            text if len(text) <= RESOLVED_CHARACTERS else Unknown("its text grows without limit", Cause.budget),
+            _computed(origin),
         )
     return Op("concat", tuple(parts), _computed(origin))
 
 
 def _folded(operator: str, parts: list[Expr], origin: Origin | None) -> Expr:
     """A list or dictionary. A list of constants is one constant; a dictionary keeps its parts with their places."""
-    if len(parts) > MAX_TEXT:
+    if len(parts) > RESOLVED_CHARACTERS:
         return unknown("it has too many parts", origin, Cause.budget)
     whole = Op(operator, tuple(parts), origin)
     value = _constant(whole) if operator == "tuple" or not parts else None

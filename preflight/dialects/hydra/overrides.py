@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from preflight.vocabulary.budgets import CHOICES
 from preflight.vocabulary.reading import Problem, Word
 from preflight.vocabulary.values import Cause, Choices, Const, Domain, Expr, Origin, Range, Span, Unknown, Value
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
-
-MAX_CHOICES = 10_000
-"""Values of one enumerated sweep, `range(0, 10**9)` in a list of floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ def domain(given: GivenOverride, options: Sequence[str], inclusive: bool = False
     if isinstance(value, Glob):
         return Choices(tuple(value.filter(list(options))))
     if isinstance(value, ChoiceSweep):
-        found = tuple(plain(item) for item in value.list[:MAX_CHOICES])
+        found = tuple(plain(item) for item in value.list[:CHOICES])
         return Choices(found, tuple(_places(given, len(found))))
     computed = None if given.value_origin is None else _uneditable(given.value_origin)
     if isinstance(value, IntervalSweep):

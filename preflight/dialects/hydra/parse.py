@@ -12,12 +12,8 @@ from omegaconf.errors import GrammarParseError, InterpolationResolutionError
 from omegaconf.grammar_parser import parse as grammar
 from omegaconf.grammar_visitor import GrammarVisitor
 
+from preflight.vocabulary.budgets import INTERPOLATED_CHARACTERS, INTERPOLATED_DEPTH
 from preflight.vocabulary.values import Scalar
-
-MAX_LENGTH = 8 * 1024
-"""Characters of one text with interpolations: ANTLR reads about 100 KB of them in a second."""
-MAX_DEPTH = 20
-"""Brackets inside brackets (interpolations, lists, dictionaries); ANTLR's parser is recursive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ class _Parts:
 
     def read(self, text: str, rule: str, mode: str) -> object:
         """The visitor's result for a text; None also if the text is malformed or too long."""
-        if len(text) > MAX_LENGTH or "\0" in text or _depth(text) > MAX_DEPTH:
+        if len(text) > INTERPOLATED_CHARACTERS or "\0" in text or _depth(text) > INTERPOLATED_DEPTH:
             return None
         visitor = GrammarVisitor(self._lookup, self._call, None)
         try:

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from preflight.program.hydra_main import hydra_mains
+from preflight.vocabulary.budgets import SEARCHED_PROGRAMS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
-
-MAX_PROGRAMS = 400
-"""Python files that are searched for `@hydra.main`."""
 
 MAX_LEVELS = 8
 """Folders above a file that are searched for its primary configuration."""
@@ -50,7 +48,7 @@ def _around(project: Project, folder: str) -> Iterator[str]:
             if path not in seen:
                 seen.add(path)
                 count += 1
-                if count > MAX_PROGRAMS:
+                if count > SEARCHED_PROGRAMS:
                     return
                 yield path
 

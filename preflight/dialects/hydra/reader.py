@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.find import Application, application, config_folder, selection
 from preflight.program.hydra_main import resolved
+from preflight.vocabulary.budgets import COMPOSITIONS
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.vocabulary.text import DocumentError, Source
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from preflight.documents.yaml import YamlDocument
 
 NAME = "hydra"
-MAX_COMPOSITIONS = 24
-"""Combinations of group options that are composed. Each is a box of the search space."""
 
 
 def recognises(source: Source, project: Project) -> bool:
@@ -227,7 +226,7 @@ def _reading(
     from preflight.dialects.hydra import objects as hydra_objects
 
     combinations = list(_combinations([options for _, _, options, _ in plan.groups]))
-    boxes = [base] + [_composed(plan, repository, name, options) for options in combinations[1:MAX_COMPOSITIONS]]
+    boxes = [base] + [_composed(plan, repository, name, options) for options in combinations[1:COMPOSITIONS]]
     read = [(fixed, _settings(found, call)) for found, fixed in boxes]
     first, resolver = base[0], read[0][1][1]
     problems = [*plan.problems, *_too_many(plan, len(combinations))]
@@ -275,14 +274,14 @@ def _identity(problem: Problem) -> tuple[str, str, Span]:
 
 
 def _combinations(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    yield from islice(product(*groups), 10 * MAX_COMPOSITIONS)
+    yield from islice(product(*groups), 10 * COMPOSITIONS)
 
 
 def _too_many(plan: CompositionPlan, count: int) -> Iterator[Problem]:
-    if count > MAX_COMPOSITIONS:
+    if count > COMPOSITIONS:
         origin = next((given.origin for given, _, _, _ in plan.groups if given.origin is not None), None)
         if origin is not None:
-            said = f"the sweep has more than {MAX_COMPOSITIONS} combinations of groups, and only these are read"
+            said = f"the sweep has more than {COMPOSITIONS} combinations of groups, and only these are read"
             yield Problem("invalid-config", said, origin, "info")
 
 

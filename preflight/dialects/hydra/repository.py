@@ -17,6 +17,7 @@ from preflight.dialects.hydra.tree import ConfigFile, Entry, embedded, from_docu
 from preflight.documents.document import TreeDocument
 from preflight.documents.tree import TreeNode, entries
 from preflight.documents.yaml import YamlDocument, yaml_of
+from preflight.vocabulary.budgets import COMPOSED_FILES, TREE_FILES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
 from preflight.vocabulary.text import DocumentError
@@ -25,8 +26,6 @@ from preflight.vocabulary.values import Origin, Span
 if TYPE_CHECKING:
     from hydra.core.default_element import InputDefault
 
-MAX_LOADS = 4000
-"""Files loaded for one composition. Without a limit, a defaults list that doubles at every level would never end."""
 
 MAX_OPTIONS = 2000
 """Options of one group whose keys are looked at, before a key counts as one that none has."""
@@ -154,8 +153,9 @@ class Repository:
 
     def load_config(self, config_path: str) -> Loaded | None:
         self.loads += 1
-        if self.loads > MAX_LOADS:
-            raise TooLarge(config_path)
+        spent = self.project.spent[TREE_FILES.of] = self.project.spent.get(TREE_FILES.of, 0) + 1
+        if self.loads > COMPOSED_FILES or spent > TREE_FILES:
+            raise TooLarge((COMPOSED_FILES if self.loads > COMPOSED_FILES else TREE_FILES).over)
         if config_path == "hydra/config":
             return Loaded({"package": "hydra"}, [_group(name, option) for name, option in HYDRA_DEFAULTS])
         found = self.file(config_path)

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from preflight.dialects.hydra.tree import MISSING, ConfigFile, ConfigTable, Entry, Item, Leaf, Listing
+from preflight.vocabulary.budgets import NESTED_CLASSES
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
-
-MAX_DEPTH = 12
-"""Nested classes. A class that contains itself ends here."""
 
 
 @dataclass
@@ -119,7 +117,7 @@ class _Reader:
     def item(self, node: ast.expr, source: Source, depth: int) -> Item:
         """The item of an expression: a literal, a list, a table, or an instance of a known class."""
         origin = _origin(node, source)
-        if depth > MAX_DEPTH:
+        if depth > NESTED_CLASSES:
             return Leaf(Unknown("classes are nested too deeply", Cause.budget), origin)
         literal = _literal(node)
         if not isinstance(literal, Unknown):
@@ -182,7 +180,7 @@ class _Reader:
         """An instance of a dataclass: the defaults of its fields (inherited ones first), and its arguments."""
         found = ConfigTable({}, None)
         node, where = self.module.classes[name]
-        if depth <= MAX_DEPTH:
+        if depth <= NESTED_CLASSES:
             for base in node.bases:
                 if isinstance(base, ast.Name) and base.id in self.module.classes and base.id != name:
                     found.items |= self.table(base.id, {}, where, depth + 1).items

@@ -22,6 +22,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.argv import bind_words
+from preflight.vocabulary.budgets import STUDY_RUNS
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Branch, Call, Rank
 from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Origin, Range, Ref, Unknown, Value
@@ -29,8 +30,6 @@ from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Origi
 if TYPE_CHECKING:
     from preflight.python.evaluator import Hook
 
-MAX_RUNS = 48
-"""Interpretations of one program (about 10 ms each). If more are needed, the branches stay joined."""
 MAX_VALUES = 16
 """If an axis has more values than this, its branches are not separated by value."""
 
@@ -97,7 +96,7 @@ class Explorer:
         kept = []
         for axis in found.space.axes.values():
             values = values_of(axis)
-            if axis.name not in found.decided_by or values is None or self.runs + len(values) > MAX_RUNS:
+            if axis.name not in found.decided_by or values is None or self.runs + len(values) > STUDY_RUNS:
                 continue
             tried = [self.run({axis.name: Const(value)}) for value in values]
             if any(not one.like(found, axis.name) for one in tried):
@@ -111,7 +110,7 @@ class Explorer:
         found = self.run({name: Const(value) for name, value in assume.items()})
         rest = [axis for axis in deciders if axis.name not in assume and axis.name in found.space.axes]
         own = values_of(found.space.axes[rest[0].name]) if rest else None
-        if not rest or own is None or self.runs + len(own) > MAX_RUNS:
+        if not rest or own is None or self.runs + len(own) > STUDY_RUNS:
             yield dict(assume), found
             return
         for value in own:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from preflight.dialects.shell.values import (
-    MAX_UNROLLED,
-    MAX_VALUE,
     brace_words,
     has_blank,
     is_all_arguments,
@@ -32,6 +30,7 @@ from preflight.dialects.shell.values import (
 from preflight.documents.bash import BashDocument, reparse
 from preflight.documents.shell_reader import Assignment, ShellBlock, ShellCommand
 from preflight.documents.shell_words import ShellWord, apply_defaults
+from preflight.vocabulary.budgets import LOOP_ROUNDS, SCRIPT_RUNS, SCRIPT_STEPS, WORD_CHARACTERS
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
@@ -39,11 +38,6 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, eva
 MAX_NESTED = 8
 """Nested functions, sourced files and command strings."""
 
-MAX_RUNS = 500
-"""Started commands of one script."""
-
-MAX_STEPS = 20_000
-"""Assignments and commands with unrolled loops; scripts written by people have less than a thousand."""
 
 Step = Assignment | ShellCommand
 Sourced = Callable[[str], "BashDocument | None"]
@@ -111,14 +105,14 @@ class Shell:
 
         for around, group in groupby(steps, block):
             inside = list(group)
-            if self.ended or len(self.runs) >= MAX_RUNS or self.steps > MAX_STEPS:
+            if self.ended or len(self.runs) >= SCRIPT_RUNS or self.steps > SCRIPT_STEPS:
                 return
             if around is not None:
                 self._block(around, inside, depth + 1)
                 continue
             for step in inside:
                 self.steps += 1
-                if not self.ended and self.steps <= MAX_STEPS:
+                if not self.ended and self.steps <= SCRIPT_STEPS:
                     self._step(step)
 
     def _block(self, block: ShellBlock, steps: list[Step], depth: int) -> None:
@@ -135,7 +129,7 @@ class Shell:
 
     def _loop(self, block: ShellBlock, steps: list[Step], depth: int) -> None:
         values = [expr for word in block.words for expr in self._values(word)]
-        if block.name and 0 < len(values) <= MAX_UNROLLED and not any(is_unknown(value) for value in values):
+        if block.name and 0 < len(values) <= LOOP_ROUNDS and not any(is_unknown(value) for value in values):
             outer = self.turns
             for value in values:
                 self.variables[block.name] = value
@@ -227,7 +221,7 @@ class Shell:
                 value = Op("tuple", (*operands_of(old), *operands_of(value)), value.origin)
             else:
                 value = Op("concat", (old, value), value.origin)
-            if size_of(value) > MAX_VALUE:
+            if size_of(value) > WORD_CHARACTERS:
                 value = unknown("it is longer than any word of a command can be", step.expr.origin, Cause.budget)
         self.variables[step.name] = value
         self.assigned.setdefault(step.name, []).append(value)
@@ -271,7 +265,7 @@ class Shell:
         known = {**self.variables, **self._positional()}
         free = {name: value for name, value in known.items() if name not in self.axes}
         found = substitute(apply_defaults(tidy(expr), known), free)
-        if size_of(found) > MAX_VALUE:
+        if size_of(found) > WORD_CHARACTERS:
             return unknown("it is longer than any word of a command can be", expr.origin, Cause.budget)
         return self._open(found) if any(name not in self.axes for name in names(found)) else found
 

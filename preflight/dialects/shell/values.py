@@ -5,15 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from preflight.vocabulary.budgets import LOOP_ROUNDS, WORD_CHARACTERS
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
-
-MAX_UNROLLED = 64
-"""Iterations of one loop that are followed. A longer loop is followed once, with an unknown variable."""
-
-MAX_VALUE = 2**17
-"""Characters of one value: the kernel takes no longer word (MAX_ARG_STRLEN)."""
 
 PART = 64
 """Each part of a value counts for this many characters, so that doubling a variable in a loop ends."""
@@ -143,16 +138,16 @@ def brace_words(text: str, origin: Origin) -> tuple[Word, ...]:
         first, last = int(numbers[1]), int(numbers[2])
         step = 1 if last >= first else -1
         return tuple(
-            Word("", Const(str(n), origin), origin) for n in range(first, last + step, step)[: MAX_UNROLLED + 1]
+            Word("", Const(str(n), origin), origin) for n in range(first, last + step, step)[: LOOP_ROUNDS + 1]
         )
     listed = re.fullmatch(r"\{([^{},\s]+(?:,[^{},\s]+)+)\}", text)
     return tuple(Word("", Const(one, origin), origin) for one in listed[1].split(",")) if listed is not None else ()
 
 
 def size_of(expr: Expr) -> int:
-    """The size of a value in characters and parts, counted up to MAX_VALUE."""
+    """The size of a value in characters and parts, counted up to WORD_CHARACTERS."""
     total, queue = 0, [expr]
-    while queue and total <= MAX_VALUE:
+    while queue and total <= WORD_CHARACTERS:
         one = queue.pop()
         total += PART + (len(one.value) if isinstance(one, Const) and isinstance(one.value, str) else 0)
         if isinstance(one, Op):

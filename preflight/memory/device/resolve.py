@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from preflight.memory.device.law import catalogue, quantization
 from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
 from preflight.memory.device.workloads import image_models, registry
+from preflight.vocabulary.budgets import MODEL_LAYERS
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
@@ -48,7 +49,18 @@ def _resolve(job: Job, gpu: Gpu | None, tracing: Tracing) -> Resolved | Unknown:
     if not job.task and model.task:
         job = job.model_copy(update={"task": model.task})
     asked = WorkloadRequest(job, model.name, model.architecture, model.config, model.target, gpu, tracing)
-    return registry.kind_of(asked).resolve(asked)
+    try:
+        found = registry.kind_of(asked).resolve(asked)
+    except ZeroDivisionError:  # a family divides its dimensions by each other
+        return Unknown(f"a dimension in model.config of {model.name} is 0", Cause.invalid, ("model.config",))
+    if not isinstance(found, Unknown) and any(_is_layers(name, size) for name, size in found.dims.items()):
+        return Unknown(f"{model.name} is {MODEL_LAYERS.over}", Cause.budget, ("model.config",))
+    return found
+
+
+def _is_layers(name: str, size: object) -> bool:
+    """Whether a dimension counts too many layers; the names of all that do begin so (L, Le, Ld, Lt, Lv)."""
+    return name.startswith("L") and isinstance(size, int) and size > MODEL_LAYERS
 
 
 def target_of(name: str) -> str | None:

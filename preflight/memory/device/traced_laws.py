@@ -11,17 +11,18 @@ from typing import Any
 from preflight.memory.device.fit import cache
 from preflight.memory.device.fit.few_traces import make_of
 from preflight.memory.device.fit.make import CannotMake
-from preflight.memory.device.fit.subprocess import TIME_LIMIT_S, TraceError, can_trace, request_traces
+from preflight.memory.device.fit.subprocess import TraceError, can_trace, request_traces
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.store import LawKey
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.law.workload import Resolved
+from preflight.vocabulary.budgets import TRACE_SECONDS
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Cause, Unknown
 
-__all__ = ["TIME_LIMIT_S", "TRACED", "can_trace", "law_of"]
+__all__ = ["TRACED", "can_trace", "law_of"]
 
 TRACED: BoundedCache[Laws | Unknown] = BoundedCache(256)
 """Laws that were traced in this process, by interpreter and request."""
@@ -65,7 +66,7 @@ def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[MadeLaw, di
         progress = tracing.progress
         try:
             with progress.shown(f"tracing {resolved.name}"):
-                replies, found = request_traces(traces, tracing.interpreter, progress.seconds(TIME_LIMIT_S))
+                replies, found = request_traces(traces, tracing.interpreter, progress.seconds(TRACE_SECONDS))
         except TraceError:
             progress.check()  # a trace that was ended at the limit says nothing about the model
             raise

@@ -11,11 +11,10 @@ from functools import lru_cache
 
 from preflight.machines.hostlist import expand, natural
 from preflight.slurm.controller.gres import number
+from preflight.vocabulary.budgets import CLUSTER_HOSTS
 from preflight.vocabulary.machine import Cluster, Node, Partition
 
 MIB = 2**20
-MAX_HOSTS = 20_000
-"""Most nodes; the largest machines of the TOP500 have fewer."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +95,12 @@ def _hosts(nodes: tuple[Node, ...], counted: bool, at_least: int) -> tuple[Host,
     for node in nodes:
         names = expand(node.hosts) if node.hosts else []
         count = len(names) or (node.count if counted else max(node.count, at_least))
-        for index in range(min(count, MAX_HOSTS)):
+        for index in range(min(count, CLUSTER_HOSTS)):
             name = names[index] if index < len(names) else f"{node.name}#{index}"
             found.append(Host(name, node, shape_of(node)))
     if all(node.hosts for node in nodes):
         found.sort(key=lambda host: natural(host.name))
-    return tuple(Host(one.name, one.node, one.shape, place) for place, one in enumerate(found[:MAX_HOSTS]))
+    return tuple(Host(one.name, one.node, one.shape, place) for place, one in enumerate(found[:CLUSTER_HOSTS]))
 
 
 def hosts_of(cluster: Cluster, at_least: int) -> tuple[Host, ...]:

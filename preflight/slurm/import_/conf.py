@@ -9,6 +9,7 @@ from pathlib import Path
 
 from preflight.machines.hostlist import expand
 from preflight.slurm.import_.lines import ConfigurationLine, read_lines
+from preflight.vocabulary.budgets import HOST_NAMES
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
 from preflight.vocabulary.notation import UNLIMITED, major_minor, slurm_minutes
@@ -63,6 +64,8 @@ def cluster_of(
             partitions.append(merged)
         else:
             nodes.update((node.name, node) for node in _nodes(merged) if node.name not in nodes)
+            if len(nodes) > HOST_NAMES:
+                raise line.error(f"there are more than {HOST_NAMES:,} nodes")
     if not nodes:
         raise MachineError(f"{path}: no NodeName line")
     _name_gpus(nodes, gres)
@@ -117,6 +120,8 @@ def _nodes(line: ConfigurationLine) -> list[Node]:
     names = expand(values["nodename"])
     if not names:
         raise line.error(f"NodeName={values['nodename']} names no node")
+    if len(names) > HOST_NAMES:
+        raise line.error(f"NodeName={values['nodename'][:60]} names more than {HOST_NAMES:,} nodes")
     sockets, cores, threads, cpus = _layout(numbers)
     kind, gpus, others = _gres(values.get("gres", ""))
     features = tuple(feature for feature in values.get("features", "").split(",") if feature)

@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.system import files
+from preflight.vocabulary.budgets import CLUSTER_BYTES, INCLUDES
 from preflight.vocabulary.errors import MachineError
-
-MAX_INCLUDES = 20
-"""Most levels of Include lines."""
-
-MOST = 2**28
-"""Most bytes of a file; the output of `scontrol show` for a large cluster is long."""
 
 _SPELLED = {
     "cputot": "cpus", "procs": "cpus", "availablefeatures": "features", "feature": "features",
@@ -63,8 +58,8 @@ def read_lines(text: str, path: str, folder: Path | None = None, depth: int = 0)
 
 
 def _included(name: str, line: ConfigurationLine, folder: Path, depth: int) -> Iterator[ConfigurationLine]:
-    if depth >= MAX_INCLUDES:
-        raise line.error(f"Include {name}: more than {MAX_INCLUDES} levels of Include")
+    if depth >= INCLUDES:
+        raise line.error(f"Include {name}: more than {INCLUDES} levels of Include")
     target = folder / name
     yield from read_lines(read_text(target, line), str(target), folder, depth + 1)
 
@@ -72,7 +67,7 @@ def _included(name: str, line: ConfigurationLine, folder: Path, depth: int) -> I
 def read_text(path: Path, line: ConfigurationLine | None = None) -> str:
     """The text of a file. Raises MachineError, with the place of the Include line if there is one."""
     try:
-        return files.read_text(path, MOST)
+        return files.read_text(path, CLUSTER_BYTES)
     except files.UnreadableFile as error:
         message = f"{path}: cannot be read: {error}"
         raise (line.error(message) if line is not None else MachineError(message)) from error

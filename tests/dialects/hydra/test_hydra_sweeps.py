@@ -8,6 +8,7 @@ import pytest
 from hydra_trees import CONFIG, TREE, at, expr, launched, one_word, problems, tree
 
 from preflight.dialects.hydra import reader as hydra
+from preflight.vocabulary.budgets import COMPOSITIONS
 from preflight.vocabulary.reading import Call, Reading
 from preflight.vocabulary.values import Axis, Choices, Const, Range, Ref, Unknown, evaluate
 
@@ -139,5 +140,5 @@ def test_too_many_compositions_are_said(tmp_path: Path) -> None:
     files = {**TREE, **{f"conf/model/m{i}.yaml": f"width: {i}\nlength: 1\n" for i in range(40)}}
     project = tree(tmp_path, files)
     reading = launched(project, "-m", "model=" + ",".join(f"m{i}" for i in range(40)))
-    assert len(reading.branches) == hydra.MAX_COMPOSITIONS
+    assert len(reading.branches) == COMPOSITIONS
     assert any("combinations of groups" in one.message for one in reading.problems)

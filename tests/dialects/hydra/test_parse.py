@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from preflight.dialects.hydra.parse import (
-    MAX_LENGTH,
     InterpolatedKey,
     Literal,
     Part,
@@ -14,11 +13,12 @@ from preflight.dialects.hydra.parse import (
     parse,
     primitive,
 )
+from preflight.vocabulary.budgets import INTERPOLATED_CHARACTERS
 
 REFUSED = [
     "${a b}", "${1:-$BATCH}", "${X:=8}", "${{a}}", "${a", "${}", "${f:'a}", "x\0y${a}", "${f:" + "9" * 5000 + "}",
-    "${" * 900 + "a" + "}" * 900, "${f:" + "[" * 500 + "]" * 500 + "}", "${" * (MAX_LENGTH // 2),
-    "${f:" + "a," * MAX_LENGTH + "}",
+    "${" * 900 + "a" + "}" * 900, "${f:" + "[" * 500 + "]" * 500 + "}", "${" * (INTERPOLATED_CHARACTERS // 2),
+    "${f:" + "a," * INTERPOLATED_CHARACTERS + "}",
 ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from preflight.memory.device.fit.subprocess import installed
 from preflight.memory.device.law import store
 from preflight.memory.device.law.made import MadeLaw
 from preflight.system.files import UnreadableFile, read_bytes, user_directory
+from preflight.vocabulary.budgets import LAW_BYTES
 
 _MAKERS = (
     "fit/batch_one fit/few_traces fit/make fit/one_model fit/pairwise_loss fit/polynomial fit/primes "
@@ -34,7 +35,7 @@ def read(asked: str, key: store.LawKey, interpreter: str | None) -> tuple[MadeLa
     if path is None:
         return None
     try:
-        data = json.loads(store.unpacked(read_bytes(path, store.MAX_BYTES)))
+        data = json.loads(store.unpacked(read_bytes(path, LAW_BYTES)))
         made = store.load_packed(data, key)
         return None if made is None else (made, dict(data["made_by"]))
     except (UnreadableFile, *store.NOT_A_LAW):

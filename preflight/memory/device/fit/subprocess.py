@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from preflight.system import processes
+from preflight.vocabulary.budgets import TRACE_MEMORY, TRACE_SECONDS
 from preflight.vocabulary.tracing import Tracing
 
-TIME_LIMIT_S = 120.0
 LIBRARIES = ("torch", "transformers", "peft", "timm", "torchvision", "diffusers")
 """The libraries of the traced models."""
 
@@ -37,6 +37,11 @@ _HOME = Path(__file__).resolve().parents[3] / "tracer"
 # of it can shadow one of the user's.
 _BOOT = """
 import importlib.util, sys
+try:
+    import resource  # no module of Windows
+    resource.setrlimit(resource.RLIMIT_DATA, ({memory}, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+except (ImportError, ValueError, OSError):
+    pass  # a lower limit of the user's own stays
 spec = importlib.util.spec_from_file_location("preflight_tracer", {home!r} + "/__init__.py",
                                               submodule_search_locations=[{home!r}])
 package = importlib.util.module_from_spec(spec)
@@ -56,7 +61,7 @@ class _Process:
 
     def __init__(self, interpreter: str | None) -> None:
         self.complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        boot = _BOOT.format(home=str(_HOME))
+        boot = _BOOT.format(home=str(_HOME), memory=int(TRACE_MEMORY))
         try:
             # The partitioner of compiled graphs breaks ties by hash: every process should break them alike.
             self.process = processes.start_python(interpreter, boot, self.complaints, seed=0)
@@ -110,7 +115,7 @@ _PROCESSES: dict[str | None, _Process] = {}
 
 
 def request_traces(
-    traces: Sequence[Mapping[str, Any]], interpreter: str | None = None, time_limit_s: float = TIME_LIMIT_S
+    traces: Sequence[Mapping[str, Any]], interpreter: str | None = None, time_limit_s: float = TRACE_SECONDS
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Replies to `traces` (see preflight.tracer.steps.trace) and the versions that made them.
 
@@ -123,15 +128,21 @@ def request_traces(
             words = tracer.last_words()
             if "No module named 'torch'" in words:
                 raise TraceError("tracing needs torch: pip install 'preflight-lint[trace]', or set `interpreter`")
-            raise TraceError(f"the tracer stopped: {words}")
+            raise TraceError(_over_memory(words) or f"the tracer stopped: {words}")
     except TraceError:
         del _PROCESSES[interpreter]
         tracer.stop()
         raise
     for trace in reply["traces"]:
         if "error" in trace:
-            raise TraceError(trace["error"])
+            raise TraceError(_over_memory(trace["error"]) or trace["error"])
     return reply["traces"], reply["versions"]
+
+
+def _over_memory(words: str) -> str:
+    """What is said of a trace that ended for want of memory, by the words of Python, C++ and torch; "" for others."""
+    ends = ("MemoryError", "bad_alloc", "can't allocate memory", "Cannot allocate memory")
+    return f"the trace is {TRACE_MEMORY.over}" if any(end in words for end in ends) else ""
 
 
 def can_trace(tracing: Tracing) -> bool:

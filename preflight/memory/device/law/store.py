@@ -23,6 +23,7 @@ from preflight.memory.device.law.sizes import decode, encode
 from preflight.memory.device.law.workload import Resolved
 from preflight.system import observed
 from preflight.system.files import UnreadableFile, read_bytes
+from preflight.vocabulary.budgets import LAW_BYTES
 
 LAWS = Path(__file__).with_name("laws")
 FORMAT = 3
@@ -57,7 +58,7 @@ class StaleLaw(Exception):
     """A law file of another format or an old tracer; the message names it and the remedy."""
 
 
-_NAME = re.compile(r"[\w.-]+")
+_NAME = re.compile(r"[\w.-]{1,200}")
 
 
 @dataclass(frozen=True)
@@ -152,16 +153,12 @@ def _switch(key: str, value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-MAX_BYTES = 2**28
-"""Bytes of a file of laws, packed or not; the largest that is shipped takes a fiftieth."""
-
-
 def unpacked(raw: bytes) -> bytes:
     """The unpacked bytes of a gzip file. Raises ValueError, and gzip's own exceptions."""
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"unpacked it is larger than {MAX_BYTES >> 20} MiB")
+        data = file.read(LAW_BYTES + 1)
+    if len(data) > LAW_BYTES:
+        raise ValueError(f"unpacked it is larger than {LAW_BYTES >> 20} MiB")
     return data
 
 
@@ -169,7 +166,7 @@ def unpacked(raw: bytes) -> bytes:
 def _file(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
-    raw = read_bytes(path, MAX_BYTES)
+    raw = read_bytes(path, LAW_BYTES)
     data: dict[str, Any] = json.loads(unpacked(raw) if path.suffix == ".gz" else raw)
     if data.get("format") not in READS:
         raise StaleLaw(f"{path} has laws of format {data.get('format')}, this version reads {READS}: make them again")
