@@ -11,12 +11,12 @@ from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold
 from preflight.program.rows import FoundSettings
-from preflight.python.evaluator import ProgramArguments
+from preflight.python.evaluator import ProgramArguments, ProgramStart
 from preflight.vocabulary.argv import until_unread_words
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, evaluate, names, unknown
 
 _ACCELERATED = ("accelerate", "transformers-trainer", "trl")
 """Frameworks that read what `accelerate launch` puts into the environment."""
@@ -52,14 +52,29 @@ def without_launch(found: FoundSettings) -> Iterator[Binding]:
             yield bind(field, Const(Unknown(words, Cause.not_set, (field,))), Rank.not_followed)
 
 
+_RENDEZVOUS = frozenset({"MASTER_ADDR", "MASTER_PORT"})
+"""Variables that say where processes meet. No memory depends on them, and most scripts set others."""
+
+
+def _unplaced(expr: Expr) -> Expr:
+    """A value without its place, so that scripts that give the same one share one evaluation of the program."""
+    return expr if any(True for _ in names(expr)) else Const(evaluate(expr))
+
+
+def _unknown_unplaced(expr: Expr) -> Expr:
+    """The same for values that are unknown; a known one keeps its place, which findings and fixes name."""
+    unplaced = _unplaced(expr)
+    return unplaced if isinstance(unplaced, Const) and isinstance(unplaced.value, Unknown) else expr
+
+
 def environment_of(launch: Launch) -> dict[str, Expr]:
     """The program's environment: variables that the script exports, and those that the launcher sets."""
-    found = dict(launch.environment)
+    found = {name: _unknown_unplaced(expr) for name, expr in launch.environment.items() if name not in _RENDEZVOUS}
     total = launch.total_ranks
     if total is None and launch.ranks_per_node is not None:
         total = fold(Op("*", (launch.ranks_per_node, launch.nodes or Const(1))))
     count = (
-        fold(Op("str", (total,)))
+        _unplaced(fold(Op("str", (total,))))
         if total is not None
         else unknown("the number of processes is not stated", cause=Cause.run_time)
     )
@@ -72,9 +87,11 @@ def environment_of(launch: Launch) -> dict[str, Expr]:
     return found
 
 
-def arguments_of(call: Call | None) -> ProgramArguments:
-    """What the program finds in sys.argv."""
-    return ProgramArguments(*until_unread_words(call.words)) if call is not None else ProgramArguments()
+def start_of(call: Call | None) -> ProgramStart:
+    """What the launch gives the program: nothing that is known, if no launch was read."""
+    if call is None:
+        return ProgramStart()
+    return ProgramStart(environment_of(call.launch), ProgramArguments(*until_unread_words(call.words)), call.directory)
 
 
 def _several(launch: Launch) -> bool:

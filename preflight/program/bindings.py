@@ -123,10 +123,11 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
         rivals: _Rivals = []
         for binding in sorted((b for b in bindings if b.field == field), key=lambda b: b.rank):
             open_, expr = _opened(binding.expr)
+            alone = expr
             if open_ and binding.rank > Rank.default:
                 expr = _contested(expr, open_, rivals)
             if binding.rank > Rank.default:
-                rivals = [*rivals, (open_, expr)] if open_ else [(open_, expr)]
+                rivals = [*rivals, (open_, alone)] if open_ else [(open_, alone)]
             binding = replace(binding, expr=expr)
             if _OTHERWISE in names(expr):
                 binding = replace(binding, expr=simplified(substitute(expr, {_OTHERWISE: winner})))
@@ -141,14 +142,22 @@ _Rivals: TypeAlias = "list[tuple[tuple[Expr, ...], Expr]]"
 
 
 def _opened(expr: Expr) -> tuple[tuple[Expr, ...], Expr]:
-    """The path conditions that only running tells, and the expression without them."""
-    if not (isinstance(expr, Op) and expr.operator == "if" and expr.operands[2] == Ref(_OTHERWISE)):
-        return (), expr
-    condition, then, otherwise = expr.operands
-    inner, rest = _opened(then)
-    if decides(condition):
-        return inner, Op("if", (condition, rest, otherwise), expr.origin)
-    return (condition, *inner), rest
+    """The path conditions that only running tells, and the expression under the others, which become one condition.
+
+    One condition has one "otherwise". Nested ones would each get a copy of what wins without the call, and a program
+    with many such calls would need exponentially many.
+    """
+    unsure: list[Expr] = []
+    sure: list[Expr] = []
+    inner, origin = expr, expr.origin
+    while isinstance(inner, Op) and inner.operator == "if" and inner.operands[2] == Ref(_OTHERWISE):
+        condition = inner.operands[0]
+        (sure if decides(condition) else unsure).append(condition)
+        inner = inner.operands[1]
+    if not sure:
+        return tuple(unsure), inner
+    test = sure[0] if len(sure) == 1 else Op("and", tuple(sure))
+    return tuple(unsure), Op("if", (test, inner, Ref(_OTHERWISE)), origin)
 
 
 def _contested(expr: Expr, conditions: Sequence[Expr], rivals: _Rivals) -> Expr:

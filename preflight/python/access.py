@@ -195,8 +195,10 @@ def _argument(ev: Evaluator, index: Expr, origin: Origin | None) -> Expr:
 
 def environment_variable(ev: Evaluator, name: str, origin: Origin | None) -> Expr:
     """The value that the launch gives a variable, else unknown."""
-    missing = unknown(f"environment variable {name} is not known", origin, Cause.run_time)
-    return ev.environment.get(name, missing)
+    given = ev.variable(name)
+    if given is not None:
+        return given
+    return unknown(f"environment variable {name} is not known", origin, Cause.run_time)
 
 
 def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -> None:
@@ -225,7 +227,7 @@ def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> N
         ev.for_either(holder, lambda side: set_item(ev, side, key, value))
     elif isinstance(holder, External) and holder.name == "os.environ":
         if isinstance(key, str) and is_expr(value):
-            ev.environment.setdefault(key, to_expr(value))
+            ev.set_variables.setdefault(key, to_expr(value))
     elif isinstance(holder, Container):
         if isinstance(key, (str, int, float, bool, type(None))):
             ev.journal.write_item(holder, key, value)

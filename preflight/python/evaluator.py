@@ -70,6 +70,15 @@ class ProgramArguments:
     complete: bool = False
 
 
+@dataclass(frozen=True)
+class ProgramStart:
+    """What a launch gives a program. `directory`: the current one, relative to the project's root; None: not known."""
+
+    environment: Mapping[str, Expr] = field(default_factory=dict)
+    arguments: ProgramArguments = ProgramArguments()
+    directory: str | None = None
+
+
 class OutOfSteps(Exception):
     """The budget of steps is spent. Caught where the interpretation was started."""
 
@@ -115,19 +124,18 @@ class Evaluator(ABC):
         project: Project,
         hooks: Mapping[str, Hook] | None = None,
         *,
-        environment: Mapping[str, Expr] | None = None,
-        arguments: ProgramArguments | None = None,
-        directory: str | None = None,
+        start: ProgramStart | None = None,
         assume: Environment | None = None,
         assume_defaults: bool = False,
         steps: int = PROGRAM_STEPS,
     ) -> None:
         self.project = project
         self.hooks = {**self.library_hooks, **(hooks or {})}
-        self.environment = dict(environment or {})
-        self.arguments = arguments or ProgramArguments()
-        self.directory = directory
-        """The current directory in which the program starts, relative to the project's root; None: not known."""
+        self._start = start or ProgramStart()
+        self._asked_variables: set[str] = set()
+        self._asked_arguments = self._asked_directory = False
+        self.set_variables: dict[str, Expr] = {}
+        """Environment variables that the program itself sets; those of the launch win."""
         self.assume: dict[str, Expr] = dict(assume or {})
         self.assume_defaults = assume_defaults
         # what the evaluation finds
@@ -159,6 +167,35 @@ class Evaluator(ABC):
         self._sizes: dict[int, int] = {}
         self._sized: list[Expr] = []
         """The expressions of `_sizes`, kept so that no other object gets the id of one."""
+
+    # --- what the launch gives ------------------------------------------------------------------------------------
+
+    def variable(self, name: str) -> Expr | None:
+        """An environment variable, as the launch or else the program itself sets it; None: nothing sets it."""
+        self._asked_variables.add(name)
+        given = self._start.environment.get(name)
+        return self.set_variables.get(name) if given is None else given
+
+    @property
+    def arguments(self) -> ProgramArguments:
+        """`sys.argv` behind the program's name."""
+        self._asked_arguments = True
+        return self._start.arguments
+
+    @property
+    def directory(self) -> str | None:
+        """The current directory in which the program starts, relative to the project's root; None: not known."""
+        self._asked_directory = True
+        return self._start.directory
+
+    def same_with(self, start: ProgramStart) -> bool:
+        """Whether the evaluation would have gone the same way with another start: all that it asked for is equal."""
+        own = self._start
+        if self._asked_arguments and own.arguments != start.arguments:
+            return False
+        if self._asked_directory and own.directory != start.directory:
+            return False
+        return all(own.environment.get(name) == start.environment.get(name) for name in self._asked_variables)
 
     # --- the parts, which call each other through these ---------------------------------------------------------------
 

@@ -243,12 +243,12 @@ def checked(bound: Bound) -> tuple[Bound, Problem | None]:
     value = evaluate(bound.expr)
     if isinstance(value, Unknown):
         return bound, None
-    kind = kind_of(bound.field)
-    if value == "auto" and kind is not None and kind.name in ("int", "float") and not bound.stated_by_user:
-        why = Unknown("'auto' is decided when the program runs", Cause.run_time)  # devices, a batch size
-        return replace(bound, expr=Const(why, bound.origin)), None
     try:
-        normal(bound.field, value, bound.setting)
+        found = normal(bound.field, value, bound.setting)
+        if isinstance(found, Unknown) and found.cause is Cause.run_time:  # devices: auto
+            if bound.stated_by_user:  # the user states what the files leave open
+                raise Invalid(f"{bound.field} is {value!r}, which only the program decides: state a number")
+            return replace(bound, expr=Const(found, bound.origin)), None
     except Invalid as error:
         expr = Const(Unknown(str(error), Cause.invalid), bound.origin)
         if bound.origin is None or not _is_refused(bound, value):

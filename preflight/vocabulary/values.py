@@ -277,7 +277,10 @@ def substitute(expr: Expr, env: Environment, _depth: int = 0) -> Expr:
     if isinstance(expr, Ref):
         return substitute(env[expr.name], env, _depth + 1) if expr.name in env else expr
     if isinstance(expr, Op):
-        return Op(expr.operator, tuple(substitute(o, env, _depth + 1) for o in expr.operands), expr.origin)
+        operands = tuple(substitute(o, env, _depth + 1) for o in expr.operands)
+        if all(new is old for new, old in zip(operands, expr.operands, strict=True)):
+            return expr  # shared, not copied
+        return Op(expr.operator, operands, expr.origin)
     return expr
 
 

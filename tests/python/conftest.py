@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import pytest
 
+from preflight.python.evaluator import ProgramStart
 from preflight.python.interpreter import Interpreter
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
@@ -38,7 +39,9 @@ def run(project: Callable[[Mapping[str, str]], Project]) -> Run:
         assume: Environment | None = None,
         path: str = "main.py",
     ) -> Interpreter:
-        evaluator = Interpreter(project({path: text, **(files or {})}), environment=environment, assume=assume)
+        evaluator = Interpreter(
+            project({path: text, **(files or {})}), start=ProgramStart(environment or {}), assume=assume
+        )
         evaluator.run(path)
         return evaluator
 

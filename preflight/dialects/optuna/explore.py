@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.dialects.optuna.suggest import SUGGEST, SuggestedSpace, space_of, trial
 from preflight.frameworks.calls import CallFacts, read_calls
-from preflight.frameworks.launch import arguments_of, environment_of, launch_bindings
+from preflight.frameworks.launch import launch_bindings, start_of
 from preflight.python.evaluator import Evaluator
 from preflight.python.interpreter import Interpreter
 from preflight.python.objects import (
@@ -74,14 +74,11 @@ class Explorer:
 
     def _run(self, assume: Mapping[str, Expr]) -> Exploration:
         self.runs += 1
-        environment = environment_of(self.call.launch) if self.call is not None else {}
         hooks, known = {**SUGGEST, **STUDY}, {**self.words, **assume}
         ev = Interpreter(
             self.project,
             hooks,
-            environment=environment,
-            arguments=arguments_of(self.call),
-            directory=self.call.directory if self.call is not None else None,
+            start=start_of(self.call),
             assume=known,
             assume_defaults=self.defaults,
         )

@@ -23,7 +23,7 @@ from preflight.vocabulary.values import Axis, Const, Expr, Unknown
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
     from preflight.frameworks.calls import CallFacts
-    from preflight.python.evaluator import Evaluator, Hook, ProgramArguments
+    from preflight.python.evaluator import Evaluator, Hook, ProgramStart
     from preflight.python.interpreter import Interpreter
     from preflight.python.objects import CallRecord
 
@@ -31,16 +31,14 @@ NAME = "program"
 
 __all__ = ["NAME", "read", "recognises"]
 
-_EVALUATED: CacheKind[list[tuple[Mapping[str, Expr], Interpreter]]] = CacheKind(
-    "programs evaluated, by their environment"
-)
+_EVALUATED: CacheKind[list[Interpreter]] = CacheKind("programs evaluated, for one start or several")
+EVALUATIONS_KEPT = 8
+"""Evaluations of one program that are kept. One of a large program may take 100 MiB."""
 _PARSED: CacheKind[PythonDocument] = CacheKind("a program's text, parsed")
 _HEAVY: CacheKind[Binding | None] = CacheKind("packages that a program imports")
 _FOREIGN: CacheKind[list[Binding]] = CacheKind("the framework of a program that is not PyTorch")
 _SAID: CacheKind[CallFacts] = CacheKind("what a program's calls say")
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
-_READ_WORDS = ("argv", "parse_args_and_config")
-"""Words of programs that read their command line by themselves, or a file that it names."""
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 
@@ -101,17 +99,14 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
 
 def _evaluated(source: Source, call: Call | None, project: Project) -> Interpreter:
     """The evaluated program. It is evaluated again if the command line names a data file that it reads."""
-    from preflight.frameworks.launch import arguments_of, environment_of
+    from preflight.frameworks.launch import start_of
     from preflight.python.interpreter import Interpreter
     from preflight.vocabulary.argv import behind_unread_words
 
-    environment = environment_of(call.launch) if call is not None else {}
-    hooks = _hooks(source, call, project)
-    arguments = arguments_of(call)
-    directory = call.directory if call is not None else None
-    evaluator = None if hooks else _known(source, environment, arguments, directory, project)
+    hooks, start = _hooks(source, call, project), start_of(call)
+    evaluator = None if hooks else _known(source, start, project)
     if evaluator is None:
-        evaluator = Interpreter(project, hooks, environment=environment, arguments=arguments, directory=directory)
+        evaluator = Interpreter(project, hooks, start=start)
         evaluator.run(source.path)
     unread, behind = behind_unread_words(call.words if call else ())
     every = evaluator.parameters.items() if unread is None else ()  # else the words may name other files
@@ -119,9 +114,7 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
     words = given(evaluator.parameters.values(), behind)
     files |= {name: value for name, value in words.items() if _names_data(value)}
     if files:
-        evaluator = Interpreter(
-            project, hooks, environment=environment, arguments=arguments, directory=directory, assume=files
-        )
+        evaluator = Interpreter(project, hooks, start=start, assume=files)
         evaluator.run(source.path)
     return evaluator
 
@@ -131,27 +124,16 @@ def _names_data(value: Expr | None) -> bool:
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
 
 
-def _known(
-    source: Source,
-    environment: Mapping[str, Expr],
-    arguments: ProgramArguments,
-    directory: str | None,
-    project: Project,
-) -> Interpreter:
-    """The program evaluated once for all launches with the same texts and the same values of the variables in them."""
+def _known(source: Source, start: ProgramStart, project: Project) -> Interpreter:
+    """The program evaluated once for all launches that give it the same of what it asks for."""
     from preflight.python.interpreter import Interpreter
 
     known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
-    for before, one in known:
-        text = "\n".join(project.source(path).text for path in one.reads)
-        mentioned = [name for name in {*before, *environment} if name in text]
-        same_words = one.arguments == arguments or not any(word in text for word in _READ_WORDS)
-        same_place = one.directory == directory or not any(suffix in text for suffix in _DATA_FILES)
-        if same_words and same_place and all(before.get(name) == environment.get(name) for name in mentioned):
-            return one
-    found = Interpreter(project, environment=environment, arguments=arguments, directory=directory)
-    found.run(source.path)
-    known.append((environment, found))
+    found = next((one for one in known if one.same_with(start)), None)
+    if found is None:
+        found = Interpreter(project, start=start)
+        found.run(source.path)
+        known[:] = [*known[-(EVALUATIONS_KEPT - 1) :], found]
     return found
 
 

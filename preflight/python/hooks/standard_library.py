@@ -37,8 +37,9 @@ def getenv(record: CallRecord, ev: Evaluator) -> Abstract | None:
     The default counts for variables that only launchers and schedulers set: they are not there without one.
     """
     name = ev.value_of(record.args[0]) if record.args else None
-    if isinstance(name, str) and name in ev.environment:
-        return ev.environment[name]
+    given = ev.variable(name) if isinstance(name, str) else None
+    if given is not None:
+        return given
     default = record.object("default", 1)
     of_launcher = isinstance(name, str) and (name in _OF_LAUNCHERS or name.startswith(_OF_SCHEDULERS))
     if default is not None and (of_launcher or not is_expr(default)):

@@ -196,7 +196,7 @@ def test_what_jobs_are_held_to() -> None:
         ("gpu:a100:4", " Feature=ib,a100_80gb", "A100 80GB", False),
         ("gpu:h100:4", "", "h100", True),
         ("gpu:tesla9000:4", "", None, False),
-        ("gpu:a100_3g.20gb:2", "", None, False),
+        ("gpu:a100_3g.20gb:2", "", "A100 MIG 3g.20gb", False),
     ],
 )
 def test_a_type_that_can_be_several_gpus_stays_open(gres: str, feature: str, gpu: str | None, doubtful: bool) -> None:
