@@ -1,0 +1,99 @@
+"""What output formats say of a rule and of a finding's identity: its address, its help and tags, counts, fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from preflight import RULE_PAGES
+from preflight.vocabulary.findings import Finding, Safety, Severity
+from preflight.vocabulary.outcome import Outcome, Report
+
+OWN_PACKAGE = "preflight_rules"
+"""The package of the rules whose pages are in preflight's own documentation."""
+
+
+def address(outcome: Outcome, name: str) -> str:
+    """Where the page of a rule is; "" if nobody says.
+
+    A rule of another distribution states it (`Rule.url`). Rules of the check itself share one page.
+    """
+    rule = outcome.rules.get(name)
+    if rule is None:
+        return f"{RULE_PAGES}/index.md" if name in outcome.summaries else ""
+    if rule.url:
+        return rule.url
+    return f"{RULE_PAGES}/{name}.md" if rule.__module__.partition(".")[0] == OWN_PACKAGE else ""
+
+
+def summary(outcome: Outcome, name: str) -> str:
+    """The rule's line."""
+    return outcome.summaries.get(name) or name.replace("-", " ")
+
+
+def explanation(outcome: Outcome, name: str) -> str:
+    """The problem, why it matters and how to fix it, in Markdown; "" for a rule that has no page."""
+    rule = outcome.rules.get(name)
+    return inspect.cleandoc(rule.__doc__) if rule is not None and rule.__doc__ else ""
+
+
+def tags(outcome: Outcome, name: str) -> tuple[str, ...]:
+    """What a rule is about: `gpu-memory`, `slurm` and so on."""
+    rule = outcome.rules.get(name)
+    if rule is None:
+        return ("preflight",) if name in outcome.summaries else ()
+    return rule.tags
+
+
+# --- counts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """The findings of one rule: how many there are of each severity, and how many have a fix."""
+
+    rule: str
+    count: int
+    errors: int
+    warnings: int
+    infos: int
+    safe_fixes: int
+    unsafe_fixes: int
+
+
+def counts(outcome: Outcome) -> list[RuleCount]:
+    """The findings by rule, the most frequent first."""
+    by_rule: dict[str, list[Finding]] = {}
+    for _, finding in outcome.findings():
+        by_rule.setdefault(finding.rule, []).append(finding)
+    found = [_count(rule, findings) for rule, findings in by_rule.items()]
+    return sorted(found, key=lambda one: (-one.count, one.rule))
+
+
+def _count(rule: str, findings: list[Finding]) -> RuleCount:
+    errors, warnings, infos = (
+        sum(finding.severity is severity for finding in findings)
+        for severity in (Severity.error, Severity.warning, Severity.info)
+    )
+    fixes = [finding.fix.safety for finding in findings if finding.fix is not None]
+    safe = sum(safety is Safety.safe for safety in fixes)
+    return RuleCount(rule, len(findings), errors, warnings, infos, safe, len(fixes) - safe)
+
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+
+
+def fingerprints(outcome: Outcome, findings: Iterable[tuple[Report, Finding]]) -> list[str]:
+    """An identity for each finding, made of its rule, file and key, not of its line: it stays when code moves.
+    Repetitions are numbered."""
+    seen: dict[str, int] = {}
+    found = []
+    for report, finding in findings:
+        route = finding.origin.route if finding.origin is not None else None
+        path = outcome.tracked(report, finding.origin.path) if finding.origin is not None else ""
+        key = "\0".join([finding.rule, path, ".".join(map(str, route)) if route else ",".join(finding.settings)])
+        seen[key] = seen.get(key, 0) + 1
+        found.append(hashlib.sha256(f"{key}\0{seen[key]}".encode("utf-8", "surrogatepass")).hexdigest()[:32])
+    return found
