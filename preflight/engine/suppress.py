@@ -18,7 +18,8 @@ from preflight.vocabulary.values import Origin, Span
 UNUSED = "unused-ignore"
 EXPIRED = "expired-ignore"
 _COMMENT = re.compile(
-    r"(?P<comment>#[ \t]*preflight:[ \t]*(?P<kind>ignore-file|ignore)\b(?:[ \t]*\[(?P<rules>[^\]\r\n]*)\])?)(?P<rest>[^\r\n]*)"
+    r"(?P<comment>#[ \t]*preflight:[ \t]*(?P<kind>ignore-file|ignore)\b(?:[ \t]*\[(?P<rules>[^\]\r\n]*)\])?)"
+    r"(?P<rest>[^\r\n]*)"
 )
 _UNTIL = re.compile(r"[ \t]*until[ \t]+(?P<day>\d+[-/.]\w+[-/.]\w+)[ \t]*:?")
 """A date, or what somebody means as one: three parts, the first a number. `until torch 2.9` is a reason."""
@@ -198,7 +199,8 @@ def _unused(
 
 def _expired(ignore: Ignore) -> Finding:
     """What it says to the reader who let it pass; the findings themselves are there again."""
-    fix = Fix("remove the comment", Safety.safe, (Edit(ignore.path, ignore.whole, ""),))
+    edit = Edit(ignore.path, ignore.whole, "")
+    fix = Fix("remove the comment", Safety.unsafe, (edit,), "it may need a later date instead")
     what = ", ".join(ignore.rules) or "no rule"
     message = f"this ignore of {what} ended on {ignore.until}{f' ({ignore.reason})' if ignore.reason else ''}"
     found = replace(_about(ignore, message, fix), rule=EXPIRED, label="no longer ignores anything")

@@ -1,7 +1,7 @@
 """GitLab's Code Quality report: a JSON list that a merge request compares with the one of its target branch.
 
-https://docs.gitlab.com/ci/testing/code_quality/ names the fields. GitLab shows only `description`, so the rule's name is
-in it, and it tells new findings from old ones by `fingerprint` alone.
+https://docs.gitlab.com/ci/testing/code_quality/ names the fields. GitLab shows only `description`, so the rule's name
+is in it, and it tells new findings from old ones by `fingerprint` alone.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def render(outcome: Outcome, look: Look) -> str:
         totals = {name: count + found[name] for name, count in totals.items()}
     _count(root, totals)
     XML.indent(root)
-    return XML.tostring(root, encoding="us-ascii", xml_declaration=True).decode("ascii") + "\n"
+    data: bytes = XML.tostring(root, encoding="us-ascii", xml_declaration=True)
+    return data.decode("ascii") + "\n"
 
 
 def _count(element: XML.Element, counts: dict[str, int]) -> None:

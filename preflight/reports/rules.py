@@ -1,4 +1,4 @@
-"""What output formats say of a rule and of a finding's identity: its address, its help and tags, counts, fingerprints."""
+"""What output formats say of rules: their addresses, help, tags and counts; and the identity of a finding."""
 
 from __future__ import annotations
 

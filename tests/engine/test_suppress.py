@@ -8,7 +8,7 @@ import pytest
 
 from preflight.engine.suppress import ignores, inline, per_file
 from preflight.system import observed
-from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.findings import Confidence, Finding, Safety, Severity
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.text import Source, splice
@@ -162,6 +162,7 @@ def test_after_its_day_the_finding_is_back_and_the_comment_is_named(tmp_path: Pa
     assert kept[0] == here
     assert (kept[1].rule, kept[1].severity) == ("expired-ignore", Severity.warning)
     assert kept[1].message == "this ignore of a-rule ended on 2026-06-30 (new nodes come in June)"
+    assert kept[1].fix.safety is Safety.unsafe  # somebody has to read it: it may need a later date
     assert splice(text, kept[1].fix.edits) == "a: 1\nb: 2\n"
 
 

@@ -47,7 +47,8 @@ SCHEMA = record(
     findings=rows(
         record(
             rule=TEXT, severity={"enum": ["error", "warning", "info"]}, confidence={"enum": ["high", "medium", "low"]},
-            message=TEXT, url={"type": ["string", "null"], "format": "uri"}, **NOWHERE, settings=rows(TEXT), related=rows(record(**AT, message=TEXT)),
+            message=TEXT, url={"type": ["string", "null"]}, **NOWHERE, settings=rows(TEXT),
+            related=rows(record(**AT, message=TEXT)),
             estimate=record(optional=True, device=DEVICE, host=HOST),
             fix=record(optional=True, title=TEXT, safety={"enum": ["safe", "unsafe"]},
                        edits=rows(record(**AT, **END, text=TEXT))),
