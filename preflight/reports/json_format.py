@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from preflight.reports import plain
-from preflight.reports.rules import counts
+from preflight.reports.statistics import counts
 from preflight.reports.style import Look
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome

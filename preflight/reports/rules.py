@@ -1,14 +1,13 @@
-"""What output formats say of rules: their addresses, help, tags and counts; and the identity of a finding."""
+"""What output formats say of rules: their addresses, help and tags; and the identity of a finding."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from preflight import RULE_PAGES
-from preflight.vocabulary.findings import Finding, Safety, Severity
+from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.outcome import Outcome, Report
 
 OWN_PACKAGE = "preflight_rules"
@@ -45,41 +44,6 @@ def tags(outcome: Outcome, name: str) -> tuple[str, ...]:
     if rule is None:
         return ("preflight",) if name in outcome.summaries else ()
     return rule.tags
-
-
-# --- counts -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RuleCount:
-    """The findings of one rule: how many there are of each severity, and how many have a fix."""
-
-    rule: str
-    count: int
-    errors: int
-    warnings: int
-    infos: int
-    safe_fixes: int
-    unsafe_fixes: int
-
-
-def counts(outcome: Outcome) -> list[RuleCount]:
-    """The findings by rule, the most frequent first."""
-    by_rule: dict[str, list[Finding]] = {}
-    for _, finding in outcome.findings():
-        by_rule.setdefault(finding.rule, []).append(finding)
-    found = [_count(rule, findings) for rule, findings in by_rule.items()]
-    return sorted(found, key=lambda one: (-one.count, one.rule))
-
-
-def _count(rule: str, findings: list[Finding]) -> RuleCount:
-    errors, warnings, infos = (
-        sum(finding.severity is severity for finding in findings)
-        for severity in (Severity.error, Severity.warning, Severity.info)
-    )
-    fixes = [finding.fix.safety for finding in findings if finding.fix is not None]
-    safe = sum(safety is Safety.safe for safety in fixes)
-    return RuleCount(rule, len(findings), errors, warnings, infos, safe, len(fixes) - safe)
 
 
 # --- identity ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from outcomes import finding, outcome
 from preflight import REPOSITORY, RULE_PAGES
 from preflight.engine import registry
 from preflight.reports import render
-from preflight.reports.rules import RuleCount, address, counts, explanation, tags
+from preflight.reports.rules import address, explanation, tags
+from preflight.reports.statistics import RuleCount, counts
 from preflight.reports.style import Look
 from preflight.vocabulary.findings import Fix, Safety, Severity
 from preflight.vocabulary.outcome import Outcome
