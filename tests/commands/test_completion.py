@@ -54,6 +54,7 @@ def test_paths_are_left_to_the_shell(completed) -> None:
 
 def test_rules_also_behind_a_comma(completed) -> None:
     assert completed("check", "--select", "gpu-memory-e") == ["plain,gpu-memory-exceeded"]
+    assert completed("rule", "gpu-memory-e") == ["plain,gpu-memory-exceeded"]
     assert completed("check", "--ignore", "oom-not-handled,gpu-memory-e") == [
         "plain,oom-not-handled,gpu-memory-exceeded"
     ]

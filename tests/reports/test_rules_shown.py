@@ -27,6 +27,7 @@ class Added(Rule):
 
     name = "added"
     summary = "It says where its page is"
+    tags = ("power",)
     url = "https://example.org/added"
 
 
@@ -51,7 +52,7 @@ def test_addresses_lead_to_pages_that_exist(installed: Outcome) -> None:
     for name in (*registry.rules(), *registry.OWN):
         page = address(installed, name).removeprefix(f"{RULE_PAGES}/")
         assert (ROOT / "docs" / "rules" / page).is_file(), name
-    assert address(installed, "added") == "https://example.org/added"
+    assert (address(installed, "added"), tags(installed, "added")) == ("https://example.org/added", ("power",))
 
 
 def test_every_rule_says_what_it_is_about(installed: Outcome) -> None:
