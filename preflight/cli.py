@@ -28,6 +28,9 @@ COMMANDS = {
     "cache": "Show the results of checks that are kept, and delete them.",
 }
 
+COMPLETION = "_PREFLIGHT_COMPLETE"
+"""The variable by which a shell asks click for its script, or for completions."""
+
 _ELSEWHERE = {errno.ENOENT: "the current directory is gone", errno.ENOSPC: "standard output cannot be written"}
 """System errors that name no file: from os.getcwd, and from text that click writes itself (--help)."""
 
@@ -82,7 +85,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         complain(f"preflight: error: {error}")
         return 2
-    except (ReaderGone, SystemExit):  # the reader of our output has seen enough; click ends with SystemExit then
+    except (ReaderGone, SystemExit) as end:  # the reader of our output has seen enough; click ends with SystemExit then
+        if isinstance(end, SystemExit) and COMPLETION in os.environ:  # click has written what the shell asked for
+            return _completed(end.code == 0)
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
@@ -101,6 +106,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
             "files; PREFLIGHT_DEBUG=1 shows where it happened"
         )
         return 2
+
+
+def _completed(known: bool) -> int:
+    """The exit status after completion, with a message if click does not know what the shell asks for."""
+    from preflight.reports.streams import complain
+
+    if not known:
+        complain(f"preflight: error: {COMPLETION}: write bash_source, zsh_source or fish_source")
+    return 0 if known else 2
 
 
 def _usage(error: click.ClickException) -> None:

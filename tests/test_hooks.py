@@ -11,6 +11,8 @@ import pytest
 import yaml
 from processes import HANGS
 
+from preflight.dialects import SUFFIXES
+
 ROOT = Path(__file__).parents[1]
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
 
@@ -18,8 +20,8 @@ HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "pyproject.toml", "data.json", "model.pt", "notes.txt", "yaml", "a.yaml.bak", "x.pyc", "job.shx",
-     "poetry.lock", "Makefile", "slurm/README"],
+    ["README.md", "pyproject.toml", "model.pt", "notes.txt", "a.yaml.bak", "x.pyc", "job.shx", "poetry.lock",
+     ".gitignore", "a/.env", "data.jsonl", "conf.d/x.conf", "run.sh/"],
 )  # fmt: skip
 def test_names_that_must_not_match(hook: str, name: str) -> None:
     assert re.search(HOOKS[hook]["files"], name) is None
@@ -29,10 +31,24 @@ def test_names_that_must_not_match(hook: str, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["sweep.yaml", "conf/model/gpt2.yml", "job.sbatch", "submit.slurm", "scripts/train.sh", "train.py", "a.b.yaml",
-     "run.sl", "run.job", "run.bash"],
+     "run.sl", "run.job", "run.bash", "run.batch", "args.json", "scripts/submit", "submit", "a.b/submit", "SWEEP.YAML"],
 )  # fmt: skip
 def test_names_that_must_match(hook: str, name: str) -> None:
     assert re.search(HOOKS[hook]["files"], name)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_ending_that_a_reader_has_matches(hook: str) -> None:
+    """The table of the dialects decides; a kind that is added there has to be added to the pattern."""
+    assert [suffix for suffix in SUFFIXES if not re.search(HOOKS[hook]["files"], f"conf/train{suffix}")] == []
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_no_ending_matches_that_no_reader_has(hook: str) -> None:
+    endings = re.search(r"\\\.\((.*?)\)", HOOKS[hook]["files"])
+    assert endings is not None
+    named = {f".{one}" for one in endings[1].replace("ya?ml", "yaml|yml").split("|")}
+    assert named == SUFFIXES - {""}
 
 
 @pytest.mark.integration

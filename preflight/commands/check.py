@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import click
 
+from preflight.commands.completion import complete_files, complete_gpus, complete_rules
 from preflight.commands.options import STATED, parse_set, progress_of, set_option, time_options, trust_option
 from preflight.engine import result_cache as kept
 from preflight.engine.baseline import Baseline, record
@@ -25,7 +28,7 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, type=STATED)
+@click.argument("paths", nargs=-1, type=STATED, shell_complete=complete_files)
 @click.option("--fix", is_flag=True, help="Write the safe fixes, which keep the run the same.")
 @click.option("--unsafe-fixes", is_flag=True, help="Write all fixes, also those that change the run.")
 @click.option(
@@ -36,14 +39,27 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option(
     "--output", type=STATED, multiple=True, metavar="FORMAT=FILE", help="Also write a report to a file. Repeatable."
 )
-@click.option("--gpu", type=STATED, metavar="NAME", help='The GPU the jobs run on, as in "RTX 4090" or a100-80gb.')
-@click.option("--machine", type=STATED, metavar="NAME|FILE", help="The cluster or workstation the jobs run on.")
+@click.option(
+    "--gpu",
+    type=STATED,
+    metavar="NAME",
+    shell_complete=complete_gpus,
+    help='The GPU the jobs run on, as in "RTX 4090" or a100-80gb.',
+)
+@click.option(
+    "--machine",
+    type=STATED,
+    metavar="NAME|FILE",
+    shell_complete=complete_files,
+    help="The cluster or workstation the jobs run on.",
+)
 @set_option
 @click.option(
     "--select",
     type=STATED,
     multiple=True,
     metavar="RULE",
+    shell_complete=complete_rules,
     help="Run only these rules. Repeatable, or separated by commas.",
 )
 @click.option(
@@ -51,12 +67,17 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
     type=STATED,
     multiple=True,
     metavar="RULE",
+    shell_complete=complete_rules,
     help="Do not run these rules. Repeatable, or separated by commas.",
 )
 @click.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--baseline", type=STATED, metavar="FILE", help="Leave out the findings listed in FILE.")
 @click.option("--write-baseline", type=STATED, metavar="FILE", help="Write the findings of this run to FILE.")
+@click.option("--stdin-filename", type=STATED, metavar="NAME", help="The file that standard input (`-`) is checked as.")
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of showing them.")
+@click.option("--add-ignore", is_flag=True, help="Write a comment beside each finding that ignores it.")
+@click.option("--show-settings", is_flag=True, help="Show each setting with where it comes from, and check nothing.")
 @click.option("--from-hook", is_flag=True, help="Skip files that are not recognised, without an error.")
 @click.option("--no-cache", is_flag=True, help="Check everything again, and keep no result.")
 @click.option("--verbose", "-v", is_flag=True, help="Say why the result is not kept.")
@@ -79,6 +100,10 @@ def command(
     exit_zero: bool,
     baseline: str | None,
     write_baseline: str | None,
+    stdin_filename: str | None,
+    statistics: bool,
+    add_ignore: bool,
+    show_settings: bool,
     from_hook: bool,
     no_cache: bool,
     verbose: bool,
@@ -88,24 +113,40 @@ def command(
 ) -> int:
     """Check job files: which jobs will run out of GPU or host memory.
 
-    PATHS are files or directories (default: the current one): W&B sweeps, Hydra configs, SLURM scripts, Optuna studies,
-    training programs. Settings come from [tool.preflight] in the closest pyproject.toml, or preflight.toml.
+    PATHS are files or directories (default: the current one), or `-`: W&B sweeps, Hydra configs, SLURM scripts, Optuna
+    studies, training programs. Settings come from [tool.preflight] in the closest pyproject.toml, or preflight.toml.
     """
     files = _outputs(output)
-    if fix or unsafe_fixes or output or write_baseline is not None:
+    writing = fix or unsafe_fixes or add_ignore
+    if add_ignore and (fix or unsafe_fixes):
+        raise UsageError("--add-ignore: write the fixes first, without it; what they repair needs no comment")
+    if writing or output or write_baseline is not None:
         kept.only("files are written")
     if verbose and kept.refused() and not no_cache:
         streams.complain(f"preflight: no result is kept: {kept.refused()}")
     cwd = Path.cwd()
     progress = progress_of(time_limit, quiet)
     options = CheckOptions(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, progress)
+    from preflight.commands import standard_input
+
+    given = standard_input.given(paths, stdin_filename, cwd)
+    if given is not None and writing and not diff:
+        raise UsageError("-: standard input is no file that could be written; --diff shows the changes")
+    if show_settings:
+        from preflight.commands import show_settings as effective
+
+        stated = effective.Stated(gpu, machine, options.set, options.select, options.ignore, trust)
+        found = [given.batch] if given is not None else batches(paths or (".",), cwd, from_hook)
+        effective.show(found, stated, cwd, output_format == "json")
+        return 0
     old = Baseline.of(baseline, cwd) if baseline is not None else None
     view = old.new if old is not None else _same
-    fixing = "diff" if diff else "write" if fix or unsafe_fixes else ""
+    asked = Writing("diff" if diff else "write" if writing else "", unsafe_fixes, add_ignore)
     with progress.shown("preflight"):
         with progress.shown("looking for files"):
-            found = batches(paths or (".",), cwd, from_hook)
-        runs = [_run(batch, options, cwd, view, fixing, unsafe_fixes) for batch in found]
+            found = [given.batch] if given is not None else batches(paths or (".",), cwd, from_hook)
+        texts = given.texts if given is not None else {}
+        runs = [_run(batch, options, cwd, view, asked, texts) for batch in found]
     reports = [report for report, _ in runs]
     late = next((report.incomplete for report in reports if report.incomplete), "")
     if write_baseline is not None:
@@ -121,7 +162,7 @@ def command(
         streams.show(changes, "patch")
         kept.said_all()
         return 2 if status == 2 else int(bool(changes))
-    _print(outcome, output_format, explain, from_hook)
+    _print(outcome, output_format, explain, from_hook, statistics)
     kept.said_all()
     return status
 
@@ -145,22 +186,49 @@ def _same(report: Report) -> Report:
     return report
 
 
+@dataclass(frozen=True)
+class Writing:
+    """What is written: nothing, a diff or the files; with unsafe fixes; comments that ignore findings, and no fixes."""
+
+    how: Literal["", "diff", "write"]
+    unsafe: bool
+    ignores: bool
+
+
 def _run(
-    batch: Batch, options: CheckOptions, cwd: Path, view: Callable[[Report], Report], fixing: str, unsafe: bool
+    batch: Batch,
+    options: CheckOptions,
+    cwd: Path,
+    view: Callable[[Report], Report],
+    asked: Writing,
+    texts: Mapping[str, str],
 ) -> tuple[Report, str]:
-    """The report of one project after its fixes; with `diff`, the report before them and the diff."""
-    if not fixing:
-        return view(check(*setup(batch, options, cwd))), ""
-    from preflight.engine.rounds import diff, fixed, written
+    """The report of one project after its changes; with `diff`, the report before them and the diff. `texts` are in the
+    place of files."""
+    if asked.how == "write" and not asked.ignores:
+        from preflight.engine.rounds import written
 
-    if fixing == "write":
-        return written(batch, options, cwd, unsafe, view), ""
-    result = fixed(*setup(batch, options, cwd), unsafe, view)
-    return result.before, diff(result, cwd)
+        return written(batch, options, cwd, asked.unsafe, view), ""
+    project, setting = setup(batch, options, cwd)
+    project.overlay.update(texts)
+    if not asked.how:
+        return view(check(project, setting)), ""
+    from preflight.engine import rounds
+
+    if asked.ignores:
+        from preflight.engine import add_ignore
+
+        result = add_ignore.ignored(project, setting, view)
+        if asked.how == "write":
+            return add_ignore.write(result), ""
+    else:
+        result = rounds.fixed(project, setting, asked.unsafe, view)
+    return result.before, rounds.diff(result, cwd)
 
 
-def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool) -> None:
-    """Print the report; from a hook, nothing if there are no studies and no findings."""
+def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool, statistics: bool) -> None:
+    """Print the report; from a hook, nothing if there are no studies and no findings. With `statistics`, people get the
+    counts of the rules in the place of the findings."""
     chosen = automatic(os.environ) if output_format == "auto" else output_format
     look = look_for(sys.stdout)
     if from_hook and chosen in PEOPLE and not any(outcome.studies()) and not any(outcome.findings()):
@@ -169,6 +237,11 @@ def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool)
         from preflight.reports.explain import explained
 
         streams.show(explained(outcome, look))
+    if statistics and chosen in ("full", "concise"):
+        from preflight.reports.statistics import rendered
+
+        streams.show(rendered(outcome, look))
+        return
     streams.show(render(chosen, outcome, look), kind_of(chosen))
 
 

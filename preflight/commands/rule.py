@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from preflight.commands.completion import complete_rules
 from preflight.commands.options import STATED
 from preflight.reports import streams
 from preflight.reports.style import look_for, table
@@ -13,7 +14,7 @@ from preflight.vocabulary.errors import UsageError, suggestion
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("name", type=STATED, required=False)
+@click.argument("name", type=STATED, required=False, shell_complete=complete_rules)
 def command(name: str | None) -> None:
     """List the rules, or show one: what it finds, why it matters, how it is fixed."""
     from preflight.engine import registry

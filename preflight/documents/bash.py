@@ -16,7 +16,7 @@ from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Expr, Span
 
 if TYPE_CHECKING:
-    from tree_sitter import Parser, Tree
+    from tree_sitter import Node, Parser, Tree
 
 
 MARK = "\ufeff"
@@ -100,6 +100,27 @@ def parse_bash(source: Source) -> BashDocument:
     """
     text = f" {source.text[1:]}" if source.text.startswith(MARK) else source.text  # the first line may be a comment
     return _parse(source, ShellText(source.path, text))
+
+
+Syntax = tuple[str, "str | tuple[Syntax, ...]"]
+"""A node of the syntax tree: its kind, and its text or its parts."""
+
+
+def syntax(text: str) -> Syntax:
+    """The syntax tree of a script without its comments, to compare two texts. Raises DocumentError, also for a script
+    that the grammar does not read to its end."""
+    data = text.replace("\r\n", " \n").encode("utf-8", "replace")
+    root = _tree(data).root_node
+    if root.has_error:
+        raise DocumentError("bash would not read it to its end", Span(0, 0))
+    return _syntax(root, data)
+
+
+def _syntax(node: Node, data: bytes) -> Syntax:
+    parts = [part for part in node.children if part.type not in ("comment", "\n")]
+    if not parts:
+        return node.type, "" if node.children else data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+    return node.type, tuple(_syntax(part, data) for part in parts)
 
 
 def reparse(source: Source, expr: Expr) -> BashDocument:

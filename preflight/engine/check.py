@@ -140,7 +140,8 @@ def check(project: Project, asked: CheckSetup, prove: bool = True) -> Report:
     idle = tuple(one.path for one in found.skipped if one.kind in ("no-training", "malformed"))
     findings, by_glob = suppress.per_file(findings, project.settings.per_file_ignores)
     known = {*registry.rules(asked.options.trust), *registry.OWN}
-    enabled = frozenset[str]() if found.incomplete else asked.enabled  # a comment may speak of what was not judged
+    # A comment may speak of what was not judged; a date is over all the same.
+    enabled = asked.enabled & {suppress.EXPIRED} if found.incomplete else asked.enabled
     findings, by_comment = suppress.inline(findings, project, (*read, *idle), enabled, known)
     given = set(asked.paths)
     return Report(
@@ -427,4 +428,6 @@ def outcome_of(reports: Sequence[Report], cwd: Path, notes: Sequence[str] = ()) 
         root = base
     else:
         root = Path(os.path.commonpath(roots))
-    return Outcome(tuple(reports), root, base, registry.summaries(), tuple(notes), checkout(root))
+    return Outcome(
+        tuple(reports), root, base, registry.summaries(), tuple(notes), checkout(root), dict(registry.rules())
+    )

@@ -30,6 +30,7 @@ OWN = {
     "invalid-config": "A configuration is malformed, or a value in it has the wrong shape",
     "internal-error": "preflight itself failed on a file or in a rule; the rest was checked",
     "unused-ignore": "A `# preflight: ignore` comment leaves no finding out",
+    "expired-ignore": "The date of a `# preflight: ignore` comment is over",
     "time-limit": "The time limit was over before everything was checked",
     "stale-baseline": "The baseline lists a finding that is gone",
 }

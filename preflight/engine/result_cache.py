@@ -24,7 +24,7 @@ from preflight.system import import_path, kept_files, observed
 from preflight.system.files import read_bytes
 from preflight.vocabulary.errors import OutputError, ReaderGone
 
-FORMAT = 1
+FORMAT = 2
 """Of a kept result; another number is another preflight's, and as if it were not there."""
 VARIABLES = (
     "APPDATA", "COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "HF_HOME", "HOME", "LINES", "LOCALAPPDATA", "NO_COLOR",
@@ -53,6 +53,7 @@ class Run:
             return
         packages = _observe_code(self.started)
         answer = {"packages": packages, "code": _code(packages, self.started), "shown": self.shown, "status": status}
+        answer["until"] = self.record.until
         observed.stop()
         if not self.record.flaws:
             _write(self.path, self.question, answer, self.record.notes)
@@ -83,8 +84,8 @@ def answered(words: Sequence[str]) -> None:
 def begin(words: Sequence[str]) -> dict[str, Any] | None:
     """The kept result of a command line: output and exit status. None: the check has to run."""
     global _run, _refused
-    if "--no-cache" in words:
-        _refused = "--no-cache was given"
+    if "--no-cache" in words or "-" in words:
+        _refused = "--no-cache was given" if "--no-cache" in words else "standard input is checked"
         return None
     try:
         home = kept_files.results(words)
@@ -250,6 +251,8 @@ def _read(path: str, question: dict[str, Any]) -> dict[str, Any] | None:
         found = json.loads(body)
         answer: dict[str, Any] = found["answer"]
         if found["question"] != question or answer["status"] not in _SAYS:
+            return None
+        if answer["until"] and observed.passed(answer["until"]):
             return None
         if _code(answer["packages"]) != answer["code"]:
             return None

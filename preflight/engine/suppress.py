@@ -6,7 +6,9 @@ import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
+from preflight.system import observed
 from preflight.vocabulary.findings import Confidence, Finding, Fix, Safety, Severity
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.settings import matches
@@ -14,9 +16,14 @@ from preflight.vocabulary.text import Edit, Source
 from preflight.vocabulary.values import Origin, Span
 
 UNUSED = "unused-ignore"
+EXPIRED = "expired-ignore"
 _COMMENT = re.compile(
-    r"(?P<comment>#[ \t]*preflight:[ \t]*(?P<kind>ignore-file|ignore)\b(?:[ \t]*\[(?P<rules>[^\]\r\n]*)\])?)[^\r\n]*"
+    r"(?P<comment>#[ \t]*preflight:[ \t]*(?P<kind>ignore-file|ignore)\b(?:[ \t]*\[(?P<rules>[^\]\r\n]*)\])?)"
+    r"(?P<rest>[^\r\n]*)"
 )
+_UNTIL = re.compile(r"[ \t]*until[ \t]+(?P<day>\d+[-/.]\w+[-/.]\w+)[ \t]*:?")
+"""A date, or what somebody means as one: three parts, the first a number. `until torch 2.9` is a reason."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _LONE = re.compile(r"[ \t]*#(?!SBATCH\b|!)")
 """A line that is a comment and nothing else: neither a directive of sbatch nor an interpreter line."""
 
@@ -32,10 +39,31 @@ class Ignore:
     """The comment up to its bracket."""
     whole: Span
     """The span to delete with the comment: to the line's end, with the blanks before it, or the whole line."""
+    until: str = ""
+    """The last day on which it ignores anything, as it is written; "": it always does."""
+    reason: str = ""
+
+    @property
+    def dated(self) -> bool:
+        """Whether it has no date or one that can be read."""
+        return not self.until or _is_day(self.until)
+
+    @property
+    def acts(self) -> bool:
+        """Whether it ignores findings today."""
+        return not self.until or (self.dated and not observed.passed(self.until))
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return _DAY.fullmatch(text) is not None and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def ignores(source: Source) -> list[Ignore]:
-    """Every `# preflight: ignore[rule] reason` and `# preflight: ignore-file[rule]` of a file."""
+    """Every `# preflight: ignore[rule] until 2026-12-31: reason` of a file; date and reason may be missing, and
+    `ignore-file` speaks of the whole file."""
     if "preflight:" not in source.text:
         return []
     strings = _strings(source) if source.path.endswith(".py") else None
@@ -53,7 +81,10 @@ def ignores(source: Source) -> list[Ignore]:
         names = tuple(name.strip() for name in (match["rules"] or "").split(",") if name.strip())
         target = None if match["kind"] == "ignore-file" else _target(source, line) if lone else line
         whole = _whole_line(source, line) if lone else Span(start - len(before) + len(before.rstrip()), end)
-        found.append(Ignore(source.path, names, target, Span(start, match.end("comment")), whole))
+        dated = _UNTIL.match(match["rest"])
+        until, reason = ("", match["rest"]) if dated is None else (dated["day"], match["rest"][dated.end() :])
+        comment = Span(start, match.end("comment"))
+        found.append(Ignore(source.path, names, target, comment, whole, until, reason.strip()))
     return found
 
 
@@ -124,7 +155,7 @@ def inline(
         taking = [
             ignore
             for ignore in written.get(finding.origin.path if finding.origin else "", ())
-            if finding.rule in ignore.rules and _covers(ignore, finding, project)
+            if finding.rule in ignore.rules and ignore.acts and _covers(ignore, finding, project)
         ]
         used |= {(ignore, finding.rule) for ignore in taking}
         if not taking:
@@ -146,7 +177,14 @@ def _unused(
     ignore: Ignore, project: Project, used: set[tuple[Ignore, str]], enabled: Collection[str], known: Collection[str]
 ) -> Iterator[Finding]:
     """The finding for a comment that does nothing, or that does less than it says."""
+    if not ignore.acts and ignore.dated:
+        if EXPIRED in enabled:
+            yield _expired(ignore)
+        return
     if UNUSED not in enabled or UNUSED in ignore.rules:
+        return
+    if not ignore.dated:
+        yield _about(ignore, f"this ignore does nothing: its date {ignore.until} is none, write until YYYY-MM-DD", None)
         return
     if not ignore.rules:
         yield _about(ignore, "this ignore names no rule and does nothing: write ignore[rule-name]", None)
@@ -157,6 +195,16 @@ def _unused(
     strange = [name for name in idle if name not in known]
     why = f"there is no rule {strange[0]}" if strange else f"nothing here triggers {', '.join(idle)}"
     yield _about(ignore, f"unused ignore: {why}", _removal(ignore, idle, project))
+
+
+def _expired(ignore: Ignore) -> Finding:
+    """What it says to the reader who let it pass; the findings themselves are there again."""
+    edit = Edit(ignore.path, ignore.whole, "")
+    fix = Fix("remove the comment", Safety.unsafe, (edit,), "it may need a later date instead")
+    what = ", ".join(ignore.rules) or "no rule"
+    message = f"this ignore of {what} ended on {ignore.until}{f' ({ignore.reason})' if ignore.reason else ''}"
+    found = replace(_about(ignore, message, fix), rule=EXPIRED, label="no longer ignores anything")
+    return replace(found, help=("remove the cause of the finding and the comment, or give the comment a later date",))
 
 
 def _about(ignore: Ignore, message: str, fix: Fix | None) -> Finding:

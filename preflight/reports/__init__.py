@@ -18,8 +18,10 @@ FORMATS = {
     "json": "preflight.reports.json_format",
     "sarif": "preflight.reports.sarif",
     "github": "preflight.reports.github",
+    "gitlab": "preflight.reports.gitlab",
+    "junit": "preflight.reports.junit",
 }
-_KINDS: Mapping[str, Kind] = {"json": "json", "sarif": "json", "github": "github"}
+_KINDS: Mapping[str, Kind] = {"json": "json", "sarif": "json", "gitlab": "json", "github": "github"}
 PEOPLE = ("full", "concise", "github")
 """Formats that end with a summary for people."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from preflight.reports.bar import bar
 from preflight.reports.places import place, place_in, snippet, source_of
+from preflight.reports.rules import address
 from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, wrap
 from preflight.reports.summary import summary
@@ -45,6 +46,8 @@ def _finding(outcome: Outcome, report: Report, finding: Finding, look: Look) -> 
     for text in finding.help:
         yield from _note("help", text, look, gutter)
     yield from _fix(finding, look, gutter)
+    if url := address(outcome, finding.rule):
+        yield from _note("rule", url, look, gutter)
 
 
 def _gutter(report: Report, finding: Finding) -> int:

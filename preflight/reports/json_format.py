@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from preflight.reports import plain
+from preflight.reports.statistics import counts
 from preflight.reports.style import Look
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome
@@ -16,6 +19,7 @@ def document(outcome: Outcome) -> plain.Plain:
         "version": VERSION,
         "findings": [plain.finding(outcome, report, found) for report, found in outcome.findings()],
         "studies": [plain.study(outcome, report, result) for report, result in outcome.studies()],
+        "statistics": [asdict(count) for count in counts(outcome)],
         "summary": {
             "errors": outcome.counts[Severity.error],
             "warnings": outcome.counts[Severity.warning],

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from preflight.reports.places import place, source_of
+from preflight.reports.rules import address
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.job import Job
@@ -149,6 +150,7 @@ def finding(outcome: Outcome, report: Report, found: Finding) -> Plain:
         "severity": found.severity.value,
         "confidence": found.confidence.value,
         "message": found.message,
+        "url": address(outcome, found.rule) or None,
         **at(outcome, report, found.origin),
         "settings": list(found.settings),
         "related": [{**start(outcome, report, origin), "message": words} for origin, words in found.related],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from urllib.parse import quote
 
-from preflight import __version__
+from preflight import REPOSITORY, __version__
 from preflight.reports import plain
+from preflight.reports.rules import address, explanation, fingerprints, summary, tags
 from preflight.reports.style import Look
 from preflight.reports.summary import assumptions
 from preflight.vocabulary.findings import Finding, Fix, Safety, Severity
@@ -22,7 +22,7 @@ def document(outcome: Outcome) -> plain.Plain:
     """One run. Columns count code points (columnKind, 3.14.17); URIs are relative to SRCROOT (3.14.14)."""
     found = list(outcome.findings())
     rules = sorted({finding.rule for _, finding in found})
-    seen: dict[str, int] = {}
+    prints = fingerprints(outcome, found)
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -32,13 +32,17 @@ def document(outcome: Outcome) -> plain.Plain:
                     "driver": {
                         "name": "preflight",
                         "semanticVersion": __version__,
-                        "rules": [_rule(name, outcome.summaries.get(name, "")) for name in rules],
+                        "informationUri": REPOSITORY,
+                        "rules": [_rule(outcome, name) for name in rules],
                     }
                 },
                 "invocations": [_invocation(outcome)],
                 "columnKind": "unicodeCodePoints",
                 "originalUriBaseIds": {"SRCROOT": {"description": {"text": "the root of the checked repository"}}},
-                "results": [_result(outcome, report, one, rules.index(one.rule), seen) for report, one in found],
+                "results": [
+                    _result(outcome, report, one, rules.index(one.rule), mark)
+                    for (report, one), mark in zip(found, prints, strict=True)
+                ],
             }
         ],
     }
@@ -64,19 +68,35 @@ def _invocation(outcome: Outcome) -> plain.Plain:
     return {"executionSuccessful": not outcome.incomplete, **({"toolExecutionNotifications": notes} if notes else {})}
 
 
-def _rule(name: str, summary: str) -> plain.Plain:
-    text = summary or name.replace("-", " ")
-    return {"id": name, "name": name, "shortDescription": {"text": text}, "help": {"text": f"preflight rule {name}"}}
+def _rule(outcome: Outcome, name: str) -> plain.Plain:
+    """A rule with its page (3.49): viewers show `help.markdown` beside the finding, and filter by tags (3.8.2)."""
+    line, page, url = summary(outcome, name), explanation(outcome, name), address(outcome, name)
+    more = f"See {url}" if url else ""
+    rule: plain.Plain = {
+        "id": name,
+        "name": name,
+        "shortDescription": {"text": line},
+        "fullDescription": {"text": page.split("\n\n")[0].replace("\n", " ") or line},
+        "help": {
+            "text": "\n\n".join(filter(None, [page or line, more])),
+            "markdown": "\n\n".join(filter(None, [f"# {name}", line, page, f"[{name}]({url})" if url else ""])),
+        },
+    }
+    if url:
+        rule["helpUri"] = url
+    if found := tags(outcome, name):
+        rule["properties"] = {"tags": list(found)}
+    return rule
 
 
-def _result(outcome: Outcome, report: Report, finding: Finding, index: int, seen: dict[str, int]) -> plain.Plain:
+def _result(outcome: Outcome, report: Report, finding: Finding, index: int, fingerprint: str) -> plain.Plain:
     text = "\n".join([finding.message, *finding.notes, *finding.help])
     result: plain.Plain = {
         "ruleId": finding.rule,
         "ruleIndex": index,
         "level": _LEVELS[finding.severity],
         "message": {"text": text},
-        "partialFingerprints": {"preflight/v1": _fingerprint(outcome, report, finding, seen)},
+        "partialFingerprints": {"preflight/v1": fingerprint},
         "properties": {"confidence": finding.confidence.value, "settings": list(finding.settings)},
     }
     if finding.origin is not None:
@@ -133,12 +153,3 @@ def _fix(outcome: Outcome, report: Report, fix: Fix) -> plain.Plain:
             for path, replacements in changes.items()
         ],
     }
-
-
-def _fingerprint(outcome: Outcome, report: Report, finding: Finding, seen: dict[str, int]) -> str:
-    """Rule, file and key, not the line: a finding keeps its identity when code moves. Repetitions are numbered."""
-    route = finding.origin.route if finding.origin is not None else None
-    path = outcome.tracked(report, finding.origin.path) if finding.origin is not None else ""
-    key = "\0".join([finding.rule, path, ".".join(map(str, route)) if route else ",".join(finding.settings)])
-    seen[key] = seen.get(key, 0) + 1
-    return hashlib.sha256(f"{key}\0{seen[key]}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -28,12 +28,22 @@ def leave_checked_trees_out(words: list[str], as_module: bool = False) -> None:
 def checked_trees(words: list[str]) -> list[str]:
     """Real paths of the trees of the current directory and of every word that names a file or directory."""
     found = []
-    for word in [os.curdir, *words]:
+    for word in [os.curdir, *words, *_standard_input(words)]:
         try:
             if os.path.exists(word):
                 found.append(_checkout(os.path.realpath(word)))
         except ValueError:  # a word with a zero byte
             continue
+    return found
+
+
+def _standard_input(words: list[str]) -> list[str]:
+    """The folder of the file that standard input is checked as. The file need not exist."""
+    found = []
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        name, equals, value = word.partition("=")
+        if name == "--stdin-filename":
+            found.append(os.path.dirname(os.path.abspath(value if equals else following)))
     return found
 
 

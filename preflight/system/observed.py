@@ -36,6 +36,8 @@ class Record:
     def __init__(self) -> None:
         self.notes: Notes = {}
         self.flaws: dict[str, None] = {}
+        self.until = ""
+        """The last day on which the answers hold, as YYYY-MM-DD; "": no day changes them."""
 
     def note(self, path: str, kind: str, real: str = "", content: str = "", signature: str = "") -> None:
         """Keeps an answer. Two answers that contradict each other are a flaw: the file changed during the run."""
@@ -73,6 +75,20 @@ def not_final(why: str) -> None:
     """The result of this run holds for this run alone: a program was started, a time limit was hit, a file written."""
     if _record is not None:
         _record.flaws[why] = None
+
+
+def today() -> str:
+    """The day in UTC, as YYYY-MM-DD: the same for everybody who runs the check."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def passed(day: str) -> bool:
+    """Whether a day (YYYY-MM-DD) is over. If not, what is found now holds until its end."""
+    if day < today():
+        return True
+    if _record is not None:
+        _record.until = min(day, _record.until or day)
+    return False
 
 
 # --- questions --------------------------------------------------------------------------------------------------------

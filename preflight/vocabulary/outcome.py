@@ -13,6 +13,7 @@ from preflight.vocabulary.findings import Finding, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.rule import Rule
 from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import Unknown
@@ -74,6 +75,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     checkout: Path | None = None
     """The version-controlled tree around `root`, which services that show findings name paths from."""
+    rules: Mapping[str, type[Rule]] = field(default_factory=dict, repr=False)
+    """The installed rules by name, for formats that explain them."""
 
     def findings(self) -> Iterator[tuple[Report, Finding]]:
         for report in self.reports:

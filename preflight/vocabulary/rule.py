@@ -134,6 +134,10 @@ class Rule(Generic[O_co]):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    tags: ClassVar[tuple[str, ...]] = ()
+    """What it is about, for services that filter findings: `gpu-memory`, `slurm`."""
+    url: ClassVar[str] = ""
+    """The address of its page, for a rule of another distribution; preflight's own are made of their names."""
     options: ClassVar[type[Options]] = Options
     """Taken from `Rule[...]`."""
     examples: ClassVar[tuple[Example, ...]] = ()

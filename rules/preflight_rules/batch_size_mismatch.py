@@ -59,6 +59,7 @@ class BatchSizeMismatch(Rule):
 
     name = "batch-size-mismatch"
     summary = "The stated batch is not micro-batch x accumulation x ranks"
+    tags = ("configuration", "distributed")
     examples = (
         Example(
             "72 is no multiple of 8 x 2",

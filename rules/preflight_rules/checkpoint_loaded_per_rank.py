@@ -63,6 +63,7 @@ class CheckpointLoadedPerRank(Rule[CheckpointPerRankOptions]):
 
     name = "checkpoint-loaded-per-rank"
     summary = "Every rank of a node holds the whole checkpoint in host memory"
+    tags = ("host-memory", "checkpoint")
     examples = (
         Example(
             "Eight ranks, each with 25 GiB of its own",

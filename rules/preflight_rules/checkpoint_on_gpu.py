@@ -42,6 +42,7 @@ class CheckpointOnGpu(Rule[CheckpointOnGpuOptions]):
 
     name = "checkpoint-on-gpu"
     summary = "The checkpoint that training resumes from stays on the GPU"
+    tags = ("gpu-memory", "checkpoint")
     examples = (
         Example(
             "A name that still holds it",

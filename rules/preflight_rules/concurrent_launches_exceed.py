@@ -45,6 +45,7 @@ class ConcurrentLaunchesExceed(Rule):
 
     name = "concurrent-launches-exceed"
     summary = "Launches that run at the same time need more than a node or a GPU has"
+    tags = ("gpu-memory", "host-memory", "slurm")
     examples = (
         Example(
             "Four runs side by side, each of which fits alone",

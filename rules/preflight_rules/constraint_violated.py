@@ -30,6 +30,7 @@ class ConstraintViolated(Rule):
 
     name = "constraint-violated"
     summary = "A stated constraint does not hold"
+    tags = ("configuration",)
     examples = (
         Example(
             "The longest text times the largest batch is above what was agreed",

@@ -75,6 +75,7 @@ class DatasetCopiedPerWorker(Rule[CopiedOptions]):
 
     name = "dataset-copied-per-worker"
     summary = "Workers end up with copies of a data set of Python objects"
+    tags = ("host-memory", "data-loading")
     examples = (
         Example(
             "Four GiB of dicts, and 16 workers",

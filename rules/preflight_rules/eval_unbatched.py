@@ -35,6 +35,7 @@ class EvalUnbatched(Rule):
 
     name = "eval-unbatched"
     summary = "The whole evaluation set is evaluated as one batch"
+    tags = ("gpu-memory", "evaluation")
     examples = (
         Example(
             "All validation texts in one forward call",

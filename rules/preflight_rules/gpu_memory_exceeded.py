@@ -41,6 +41,7 @@ class GpuMemoryExceeded(Rule):
 
     name = "gpu-memory-exceeded"
     summary = "The job needs more memory than its GPU can give"
+    tags = ("gpu-memory",)
     examples = (
         Example(
             "BERT in fp32 at batch 64 x 512 on 16 GB",

@@ -19,6 +19,7 @@ class GpuMemoryTight(Rule):
 
     name = "gpu-memory-tight"
     summary = "The job may not fit its GPU"
+    tags = ("gpu-memory",)
     examples = (
         Example(
             "Only the high end of the estimate is above the GPU",

@@ -52,6 +52,7 @@ class GpuNotStated(Rule):
 
     name = "gpu-not-stated"
     summary = "The need of GPU memory is known, but no GPU is stated"
+    tags = ("gpu-memory", "configuration")
     examples = (
         Example(
             "One program, no GPU anywhere",

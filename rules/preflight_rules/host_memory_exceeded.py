@@ -34,6 +34,7 @@ class HostMemoryExceeded(Rule):
 
     name = "host-memory-exceeded"
     summary = "The job needs more host memory than it may use on a node"
+    tags = ("host-memory",)
     examples = (
         Example(
             "16 workers keep 33 batches of 256 MiB in flight",

@@ -21,6 +21,7 @@ class InvalidConfig(Rule):
 
     name = "invalid-config"
     summary = "A file has a value that its tool does not accept"
+    tags = ("configuration",)
     examples = (
         Example(
             "A parameter of a sweep is a mapping, not a number",

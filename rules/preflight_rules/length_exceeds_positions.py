@@ -52,6 +52,7 @@ class LengthExceedsPositions(Rule):
 
     name = "length-exceeds-positions"
     summary = "Sequences are longer than the model's positions"
+    tags = ("configuration",)
     examples = (
         Example(
             "BERT has 512 positions",

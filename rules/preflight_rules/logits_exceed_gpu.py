@@ -33,6 +33,7 @@ class LogitsExceedGpu(Rule):
 
     name = "logits-exceed-gpu"
     summary = "One tensor of logits fills the GPU"
+    tags = ("gpu-memory",)
     examples = (
         Example(
             "2,048 tokens x 16 samples x a vocabulary of 151,936",

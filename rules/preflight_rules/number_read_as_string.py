@@ -20,6 +20,7 @@ class NumberReadAsString(Rule):
 
     name = "number-read-as-string"
     summary = "A number is written so that the tool reads it as text"
+    tags = ("configuration",)
     examples = (
         Example(
             "PyYAML reads 1e-5 as text",

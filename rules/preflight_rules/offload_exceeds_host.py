@@ -42,6 +42,7 @@ class OffloadExceedsHost(Rule):
 
     name = "offload-exceeds-host"
     summary = "Offloaded states need more host memory than the job may use"
+    tags = ("host-memory", "distributed")
     examples = (
         Example(
             "Seven billion parameters on a node of 128 GiB",

@@ -73,6 +73,7 @@ class OomNotHandled(Rule):
 
     name = "oom-not-handled"
     summary = "A search may run out of memory, and nothing catches the error"
+    tags = ("gpu-memory", "search")
     examples = (
         Example(
             "A study whose largest batch does not fit",

@@ -104,6 +104,7 @@ class ShmTooSmall(Rule[ShmOptions]):
 
     name = "shm-too-small"
     summary = "The batches in flight do not fit /dev/shm"
+    tags = ("host-memory", "data-loading")
     examples = (
         Example(
             "Docker's 64 MiB, and 33 batches of 256 MiB",

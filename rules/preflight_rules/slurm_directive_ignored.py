@@ -38,6 +38,7 @@ class SlurmDirectiveIgnored(Rule):
 
     name = "slurm-directive-ignored"
     summary = "A line looks like a directive, but sbatch does not read it"
+    tags = ("slurm",)
     examples = (
         Example(
             "A directive behind the first command",

@@ -22,6 +22,7 @@ class SlurmMemoryInvalid(Rule):
 
     name = "slurm-memory-invalid"
     summary = "sbatch refuses or misreads the size of the memory"
+    tags = ("slurm", "host-memory")
     examples = (
         Example(
             "sbatch takes integers",

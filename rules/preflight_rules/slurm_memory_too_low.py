@@ -62,6 +62,7 @@ class SlurmMemoryTooLow(Rule):
 
     name = "slurm-memory-too-low"
     summary = "The requested memory is less than the job needs on a node"
+    tags = ("slurm", "host-memory")
     examples = (
         Example(
             "Four ranks need more than they ask for, and the node has it",

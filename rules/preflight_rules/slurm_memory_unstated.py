@@ -48,6 +48,7 @@ class SlurmMemoryUnstated(Rule[UnstatedOptions]):
 
     name = "slurm-memory-unstated"
     summary = "No memory is requested, so the default of the cluster decides"
+    tags = ("slurm", "host-memory")
     examples = (
         Example(
             "No --mem, and no cluster that says what the default is",

@@ -53,6 +53,7 @@ class SlurmOverRequest(Rule[OverOptions]):
 
     name = "slurm-over-request"
     summary = "The job requests much more than it needs"
+    tags = ("slurm",)
     examples = (
         Example(
             "One rank asks for most of a node",

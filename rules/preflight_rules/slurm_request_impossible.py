@@ -40,6 +40,7 @@ class SlurmRequestImpossible(Rule):
 
     name = "slurm-request-impossible"
     summary = "No node has the requested resources"
+    tags = ("slurm",)
     examples = (
         Example(
             "256G is 262144 MiB, and the node has 256000",

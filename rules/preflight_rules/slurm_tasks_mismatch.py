@@ -72,6 +72,7 @@ class SlurmTasksMismatch(Rule):
 
     name = "slurm-tasks-mismatch"
     summary = "The numbers of tasks, processes and GPUs do not agree"
+    tags = ("slurm", "distributed")
     examples = (
         Example(
             "A torchrun of four in each of four tasks",

@@ -19,6 +19,7 @@ class SpaceAllUnsafe(Rule):
 
     name = "space-all-unsafe"
     summary = "No combination of a search fits"
+    tags = ("gpu-memory", "search")
     examples = (
         Example(
             "Every batch size is too large",

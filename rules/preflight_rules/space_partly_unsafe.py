@@ -50,6 +50,7 @@ class SpacePartlyUnsafe(Rule):
 
     name = "space-partly-unsafe"
     summary = "Some combinations of a search do not fit"
+    tags = ("gpu-memory", "search")
     examples = (
         Example(
             "One of three batch sizes does not fit at the longer length",

@@ -37,6 +37,7 @@ class StatesExceedGpu(Rule):
 
     name = "states-exceed-gpu"
     summary = "Weights, gradients and optimizer states alone exceed the GPU"
+    tags = ("gpu-memory",)
     examples = (
         Example(
             "AdamW on all of a 7 B model: 16 bytes per parameter are 108 GiB",

@@ -39,6 +39,7 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
 
     name = "validation-memory-spike"
     summary = "Training fits, but the validation loaders exceed the memory of the node"
+    tags = ("host-memory", "evaluation")
     examples = (
         Example(
             "A second loader with as many workers, while the first one's workers stay",

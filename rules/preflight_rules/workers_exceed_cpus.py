@@ -28,6 +28,7 @@ class WorkersExceedCpus(Rule):
 
     name = "workers-exceed-cpus"
     summary = "The job has more DataLoader workers than CPUs"
+    tags = ("data-loading",)
     examples = (
         Example(
             "16 workers on 8 processors",

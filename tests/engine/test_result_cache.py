@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from kept_results import CLUSTER, HYDRA, PROJECT, SETTINGS, SWEEP, Server, write
+from kept_results import CLUSTER, HYDRA, PROJECT, SETTINGS, SWEEP, Ran, Server, write
 
 CHECK = ("check", ".", "-f", "concise")
 
@@ -151,6 +151,27 @@ def test_a_file_that_cannot_be_read_any_more(server: Server, root: Path) -> None
     server.run(root, *CHECK)
     (root / "sizes.py").chmod(0)
     assert same_as_new(server, root)
+
+
+def test_a_date_that_is_over_is_seen(server: Server, root: Path) -> None:
+    """A kept result with an ignore holds to the end of the day that the ignore names."""
+
+    def on(day: str, *words: str) -> Ran:
+        return server.run(root, *CHECK, *words, before=f"observed.today = lambda: {day!r}")
+
+    edit("sweep.yaml", "96]}", "96]}  # preflight: ignore[space-partly-unsafe] until 2026-12-31")(root, server)
+    first, last = on("2026-12-01"), on("2026-12-31")
+    assert (first.anew, last.anew, last.said) == (True, False, first.said)
+    late = on("2027-01-01")
+    assert late.anew
+    assert late.said == on("2027-01-01", "--no-cache").said != first.said
+
+
+def test_standard_input_is_never_answered_from_what_was_kept(server: Server, root: Path) -> None:
+    words = ("check", "-", "--stdin-filename", "sweep.yaml")
+    given = f"import io; sys.stdin = io.TextIOWrapper(io.BytesIO({SWEEP.encode()!r}))"
+    found = [server.run(root, *words, before=given) for _ in range(2)]
+    assert [(one.status, one.anew) for one in found] == [(1, True), (1, True)]
 
 
 def test_what_changes_nothing_that_was_read(server: Server, root: Path) -> None:

@@ -59,7 +59,8 @@ SCHEMA = record(
     findings=rows(
         record(
             rule=TEXT, severity={"enum": ["error", "warning", "info"]}, confidence={"enum": ["high", "medium", "low"]},
-            message=TEXT, **NOWHERE, settings=rows(TEXT), related=rows(record(**AT, message=TEXT)),
+            message=TEXT, url={"type": ["string", "null"]}, **NOWHERE, settings=rows(TEXT),
+            related=rows(record(**AT, message=TEXT)),
             estimate=record(optional=True, device=DEVICE, host=HOST),
             fix=record(optional=True, title=TEXT, safety={"enum": ["safe", "unsafe"]},
                        edits=rows(record(**AT, **END, text=TEXT))),
@@ -75,6 +76,9 @@ SCHEMA = record(
             origins={"type": "object", "additionalProperties": record(**AT)}, unknown=rows(TEXT), device=DEVICE,
             host=HOST, judged={"type": "boolean"},
         )
+    ),
+    statistics=rows(
+        record(rule=TEXT, count=COUNT, errors=COUNT, warnings=COUNT, infos=COUNT, safe_fixes=COUNT, unsafe_fixes=COUNT)
     ),
     summary=record(errors=COUNT, warnings=COUNT, infos=COUNT, fixed=COUNT, files=COUNT, incomplete={"type": "boolean"}),
 )  # fmt: skip

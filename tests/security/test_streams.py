@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree as XML
 
 import pytest
 from command_line import PROGRAM, SWEEP, Command
@@ -25,7 +26,7 @@ from preflight.vocabulary.errors import OutputError, ReaderGone
 DRIVES = "\x1b]0;title\x07\x1b[8m\u202eabc\x9b31m\r\x08"
 COMMANDS = "\n::error::owned\n  ::set-output name=a::b\n##[error]owned ##vso[task.setvariable]x ##teamcity[x]"
 HOSTILE = DRIVES + COMMANDS
-FORMATS = ("full", "concise", "json", "sarif", "github")
+FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 OBEYED = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
     r"|##\w*\[|^\s*::(?!(?:error|warning|notice) (?:file|title)=)[A-Za-z]",
@@ -70,8 +71,10 @@ def test_no_format_hands_it_on(project: Write, check: Command, form: str, place:
     assert done.status in (0, 1)
     assert obeyed(done.out) == []
     assert obeyed(done.err) == []
-    if form in ("json", "sarif"):
+    if form in ("json", "sarif", "gitlab"):
         json.loads(done.out)
+    if form == "junit":
+        XML.fromstring(done.out)
 
 
 @pytest.mark.parametrize("form", FORMATS)
