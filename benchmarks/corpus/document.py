@@ -183,6 +183,9 @@ def _group(name: str, marked: Sequence[tuple[Record, Labels]]) -> Iterator[str]:
     yield f"{launches} launch files of {read} repositories; {_share(wrong, launches)} have a wrong value."
     yield ""
     yield from _values([each for of_it in scored for each in of_it])
+    with_figure = [[each for each in of_it if each.has_figure] for of_it in scored]
+    launches = sum(len({each.launch for each in of_it}) for of_it in with_figure)
+    yield from _behind_figures([each for of_it in with_figure for each in of_it], launches)
     yield from _precision([found for record, label in marked for found in score.findings(record, label)])
     if noted := [found for record, label in marked for _, found in score.problems(record, label)]:
         yield f"Problems noted: {len(noted)}. A warning or an error stands at {_share(sum(noted), len(noted))}."
@@ -197,6 +200,21 @@ def _values(scored: list[ScoredValue]) -> Iterator[str]:
         ends = Counter(each.outcome for each in scored if name in ("all", each.label.field))
         shares = " | ".join(_share(ends[end], total) for end in ("right", "missed", "wrong"))
         yield f"| {name} | {total} | {shares} |"
+    yield ""
+
+
+def _behind_figures(scored: list[ScoredValue], launches: int) -> Iterator[str]:
+    """Values of launches that got a figure, by the standing that the report gives them."""
+    yield f"Values behind a figure of GPU memory ({launches} launch files), by how the report says they are known:"
+    yield ""
+    yield "| standing | values | right | wrong |"
+    yield "|---|---|---|---|"
+    known = [each for each in scored if each.outcome != "missed" and each.found is not None]
+    for standing in (*sorted({each.standing for each in known}), "all"):
+        of_it = [each for each in known if standing in ("all", each.standing)]
+        right = sum(each.outcome == "right" for each in of_it)
+        shares = f"{_share(right, len(of_it))} | {_share(len(of_it) - right, len(of_it))}"
+        yield f"| {standing} | {len(of_it)} | {shares} |"
     yield ""
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypedDict
 
-VERSION = 1
+VERSION = 2
 Answer = Literal["figure", "assumed", "range", "unknown"]
 Causes = Literal["model", "batch", "length", "other", ""]
 USUAL: Mapping[str, object] = {"train.batch_size": 8, "train.precision": "fp32", "parallel.gpus_per_node": 1}
@@ -28,6 +28,7 @@ class StudyRow(TypedDict):
     cause: Causes
     bytes: int | None
     stated: list[str]
+    standings: dict[str, str]
     values: dict[str, object]
 
 
@@ -84,6 +85,7 @@ def _study(study: Mapping[str, Any], fits_only_if: set[str | None]) -> StudyRow:
         "cause": _cause(study["unknown"]) if answer == "unknown" else "",
         "bytes": device["process"]["expected"] if device else None,
         "stated": stated,
+        "standings": study["standings"],
         "values": values,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.corpus.labelled import LabelledLaunch, LabelledProblem, LabelledValue, Labels, Outcome
@@ -15,12 +15,17 @@ NEAR_LINES = 2
 
 @dataclass(frozen=True)
 class ScoredValue:
-    """A labelled value and what the run said of it. None: it is unknown, or the launch has no study."""
+    """A labelled value and what the run said of it. None: it is unknown, or the launch has no study.
+
+    `standing`: how the report says it is known. `has_figure`: the study has a need of GPU memory.
+    """
 
     launch: str
     label: LabelledValue
     found: object
     outcome: Outcome
+    standing: str = ""
+    has_figure: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class ScoredFinding:
 def values(record: Record, labels: Labels) -> Iterator[ScoredValue]:
     """Every labelled value. A launch with several studies is judged by the one that has most of them right."""
     for launch in labels.launch:
-        scored = [list(_of_study(launch, study["values"])) for study in _studies(record, launch.path)]
+        scored = [list(_of_study(launch, study)) for study in _studies(record, launch.path)]
         yield from max(scored or [list(_of_study(launch, None))], key=_right)
 
 
@@ -49,10 +54,14 @@ def _studies(record: Record, path: str) -> list[StudyRow]:
     return started or [study for study in record["studies"] if path in study["paths"]]
 
 
-def _of_study(launch: LabelledLaunch, found: Mapping[str, object] | None) -> Iterator[ScoredValue]:
+def _of_study(launch: LabelledLaunch, study: StudyRow | None) -> Iterator[ScoredValue]:
     for label in launch.values:
-        value = None if found is None else found.get(label.field)
-        yield ScoredValue(launch.path, label, value, _outcome(label, value, found is None))
+        if study is None:
+            yield ScoredValue(launch.path, label, None, _outcome(label, None, True))
+            continue
+        value = study["values"].get(label.field)
+        standing = study["standings"].get(label.field, "")
+        yield ScoredValue(launch.path, label, value, _outcome(label, value, False), standing, bool(study["bytes"]))
 
 
 def _outcome(label: LabelledValue, found: object, no_study: bool) -> Outcome:

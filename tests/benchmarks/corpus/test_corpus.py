@@ -139,6 +139,7 @@ def study(path: str, answer: record.Answer = "figure", **values: object) -> Stud
         "cause": cause,
         "bytes": None,
         "stated": [],
+        "standings": {},
         "values": named,
     }
 
@@ -169,6 +170,15 @@ def test_a_value_is_right_missed_or_wrong(right: object, found: object, outcome:
     marked = Labels(launch=(LabelledLaunch(path="a.sh", values=(label,)),))
     values = {} if found is None else {"train__batch_size": found}
     assert [each.outcome for each in score.values(made(study("a.sh", **values)), marked)] == [outcome]
+
+
+def test_a_value_has_the_standing_of_the_report() -> None:
+    label = LabelledValue.model_validate({"field": "train.batch_size", "right": 8, "at": "a.sh:1"})
+    marked = Labels(launch=(LabelledLaunch(path="a.sh", values=(label,)),))
+    judged = study("a.sh", train__batch_size=8)
+    judged["standings"], judged["bytes"] = {"train.batch_size": "assumed"}, 2**30
+    (found,) = score.values(made(judged), marked)
+    assert (found.standing, found.has_figure) == ("assumed", True)
 
 
 def test_a_launch_that_has_no_study_is_missed_even_where_nothing_is_stated() -> None:
