@@ -248,7 +248,7 @@ def test_a_figure_that_rests_on_a_default_is_assumed(
     worst = {"train": {"batch_size": 8, "precision": precision}, "parallel": {"gpus_per_node": 1}}
     device = {"lower_bound": False, "process": {"expected": 1}}
     row = {"paths": ["a.sh"], "dialects": [], "combinations": 1, "unknown": ["model.name"], "worst": worst,
-           "origins": dict.fromkeys(origins), "device": device, **changed}  # fmt: skip
+           "origins": dict.fromkeys(origins), "standings": {}, "device": device, **changed}  # fmt: skip
     assert [each["answer"] for each in record.studies({"findings": [], "studies": [row]})] == [answer]
 
 
