@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice, product
 from pathlib import Path
 
@@ -95,6 +95,13 @@ class Analysis:
         """Whether there was no time to read a file or to judge a study."""
         late = any(one.kind == "time-limit" for one in self.skipped)
         return late or any(result.unjudged is not None for result in self.studies)
+
+    @cached_property
+    def readers(self) -> Mapping[str, Sequence[int]]:
+        """File -> the studies that read it, by index."""
+        from preflight.fixes.launches import readers
+
+        return readers(self.studies)
 
     def started_by(self, path: str) -> tuple[Study, ...]:
         """The studies of a file of the project that was not checked."""
@@ -370,8 +377,9 @@ def again(found: Analysis, project: Project, asked: CheckSetup) -> Analysis:
     from preflight.study.build import rebuild
 
     changed = {path for path, text in project.overlay.items() if found.project.overlay.get(path) != text}
-    roots = {result.study.paths[0] for result in found.studies if changed & set(result.study.paths)}
-    concerned = [index for index, result in enumerate(found.studies) if result.study.paths[0] in roots]
+    roots = {found.studies[index].study.paths[0] for path in changed for index in found.readers.get(path, ())}
+    reading = {index for root in roots for index in found.readers[root]}
+    concerned = sorted(index for index in reading if found.studies[index].study.paths[0] in roots)
     rebuilt = rebuild([found.studies[index].study for index in concerned], project, asked.options.set)
     if rebuilt is None or changed - {path for index in concerned for path in found.studies[index].study.paths}:
         return analyse(project, asked)

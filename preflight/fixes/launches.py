@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,12 +51,23 @@ class OtherLaunch:
     """One of its settings comes from the edited text."""
 
 
+def readers(studies: Sequence[CheckedStudy]) -> Mapping[str, Sequence[int]]:
+    """File -> the studies that read it, by index and in order."""
+    found: dict[str, list[int]] = {}
+    for index, result in enumerate(studies):
+        for path in dict.fromkeys(result.study.paths):
+            found.setdefault(path, []).append(index)
+    return found
+
+
 class Launches:
     """The launches of a project. Those that were not checked are searched for when a fix needs them."""
 
     def __init__(self, found: CheckResult) -> None:
         self.found = found
         self._elsewhere: dict[str, tuple[Study, ...]] = {}
+        self._readers = readers(found.studies)
+        self._started = {result.study.paths[0] for result in found.studies}
 
     def sharing(self, finding: Finding, proposal: Proposal, edits: Sequence[Edit]) -> list[OtherLaunch]:
         """The other launches that read an edited file."""
@@ -66,12 +77,12 @@ class Launches:
             return []
         paths = {edit.path for edit in edits}
         found: list[OtherLaunch] = []
-        for index, result in enumerate(self.found.studies):
-            if index != finding.study and paths & set(result.study.paths):
-                found.append(OtherLaunch(index, result.study.paths[0], _reads_edit(result.study, named, intent)))
-        started = {result.study.paths[0] for result in self.found.studies}
-        for study in self._starting(paths - started):
-            if study.paths[0] not in started:
+        for index in sorted({index for path in paths for index in self._readers.get(path, ())}):
+            if index != finding.study:
+                study = self.found.studies[index].study
+                found.append(OtherLaunch(index, study.paths[0], _reads_edit(study, named, intent)))
+        for study in self._starting(paths - self._started):
+            if study.paths[0] not in self._started:
                 found.append(OtherLaunch(None, study.paths[0], _reads_edit(study, named, intent)))
         return list(dict.fromkeys(found))
 

@@ -61,7 +61,7 @@ class Prover:
         self._compared: list[tuple[CheckResult, Intent, list[Difference]]] = []
         """Cache: many findings need the same change of a shared file, and its effect on each study is computed once."""
         self.launches = Launches(found)
-        self._before = Counter(_key(finding) for finding in found.findings)
+        self._before = {id(finding) for finding in found.findings}
 
     def fixed(self, finding: Finding) -> Finding:
         """The finding with the first proved proposal as its fix. Without one it stays as it is; a note says so if only
@@ -133,11 +133,17 @@ class Prover:
 
     def _gone(self, finding: Finding, after: CheckResult) -> bool:
         """Whether the finding is gone, and no new finding is as severe."""
-        now = Counter(_key(other) for other in after.findings)
-        if now[_key(finding)] >= self._before[_key(finding)]:
+        later = {
+            id(other) for other in after.findings
+        }  # those of studies that were not read again are the same objects
+        more = Counter(_key(other) for other in after.findings if id(other) not in self._before)
+        more.subtract(_key(other) for other in self.found.findings if id(other) not in later)
+        if more[_key(finding)] >= 0:
             return False
-        severe = {_key(other) for other in after.findings if other.severity.rank >= finding.severity.rank}
-        return all(now[key] <= self._before[key] for key in severe)
+        new = {key for key, count in more.items() if count > 0}
+        return not new or not any(
+            _key(other) in new for other in after.findings if other.severity.rank >= finding.severity.rank
+        )
 
     def _differences(self, after: CheckResult, intent: Intent, own: int | None) -> list[Difference] | None:
         """Other changes in the studies that read an edited file; None if the studies are no longer the same."""
@@ -146,7 +152,7 @@ class Prover:
         changed = [
             (index, old.study, new.study)
             for index, (old, new) in enumerate(zip(self.found.studies, after.studies, strict=True))
-            if old.study is not new.study
+            if old is not new and old.study is not new.study
         ]
         known = next((one for read, meant, one in self._compared if read is after and meant == intent), None)
         if known is None:

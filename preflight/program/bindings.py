@@ -91,8 +91,10 @@ def under(conditions: Sequence[Expr], bindings: Iterable[Binding]) -> Iterator[B
     Conditions on the program's parameters are kept. So are those on what only running tells (a file that is there, the
     environment), which `settled` takes to hold if nothing else gives the field another value.
     """
-    kept = [condition for condition in conditions if isinstance(constant(condition), Unknown)]
+    kept: list[Expr] | None = None  # most calls say nothing, and their conditions need not be looked at
     for binding in bindings:
+        if kept is None:
+            kept = [condition for condition in conditions if isinstance(constant(condition), Unknown)]
         expr = binding.expr
         for condition in reversed(kept):
             expr = Op("if", (condition, expr, Ref(_OTHERWISE)), expr.origin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue
@@ -20,6 +21,7 @@ ROLES = {
 _NO_GRAD = ("no_grad", "inference_mode")
 
 
+@lru_cache(maxsize=4096)
 def words(text: str) -> frozenset[str]:
     """`valLoader`, `self.val_loader` -> {"val", "loader", ...}, lower case."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from preflight.program.bindings import bind
 from preflight.python.module import Module, load_module
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.values import Const, Origin
@@ -23,16 +25,25 @@ _ARRAYS = frozenset({"torch", "numpy", "np", "joblib", "h5py", "zarr", "safetens
 _CONTAINERS = ("list", "sorted", "dict", "tuple")
 _NAMES = ("glob", "rglob", "listdir", "iterdir", "scandir", "walk")
 
+_HELD: CacheKind[tuple[str, Origin] | None] = CacheKind("the objects that a file's data sets keep")
+_SAMPLES: CacheKind[Binding | None] = CacheKind("how a file's data sets make their samples")
+
 
 def objects_in_memory(paths: Sequence[str], project: Project) -> tuple[list[Binding], list[Fact]]:
     """Bindings and facts of data sets in these files: Python objects that they keep, samples that they return."""
     given = sample_bindings(paths, project)
     for path in paths:
-        module = load_module(path, project)
-        for kind, origin in _lists(module) if module is not None else ():
+        held = project.remembered.get(_HELD, partial(_held, path, project), path)
+        if held is not None:
+            kind, origin = held
             binding = bind("data.in_memory_kind", Const(kind, origin), Rank.read)
             return [binding, *given], [Fact("dataset_held", kind, origin)]
     return given, []
+
+
+def _held(path: str, project: Project) -> tuple[str, Origin] | None:
+    module = load_module(path, project)
+    return next(_lists(module), None) if module is not None else None
 
 
 def _lists(module: Module) -> Iterator[tuple[str, Origin]]:
@@ -131,10 +142,15 @@ _COPIES = ("clone", "copy", "float", "half", "long", "astype")
 def sample_bindings(paths: Sequence[str], project: Project) -> list[Binding]:
     """Bindings of samples, from the first data set that shows how it makes them."""
     for path in paths:
-        module = load_module(path, project)
-        for found in _told(module) if module is not None else ():
+        found = project.remembered.get(_SAMPLES, partial(_samples, path, project), path)
+        if found is not None:
             return [found]
     return []
+
+
+def _samples(path: str, project: Project) -> Binding | None:
+    module = load_module(path, project)
+    return next(_told(module), None) if module is not None else None
 
 
 def _told(module: Module) -> Iterator[Binding]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under
 from preflight.program.call_site import evaluates, role_of, targets
 from preflight.python.module import Module, load_module
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op
@@ -72,11 +74,17 @@ def switch_bindings(paths: Sequence[str], project: Project) -> list[Binding]:
     """`torch.backends.cudnn.benchmark = True` and the like, which are assignments rather than calls."""
     found: list[Binding] = []
     for path in paths:
-        module = load_module(path, project)
-        if module is not None:
-            found += _switches(module)
+        switched = project.remembered.get(_SWITCHED, partial(_switched, path, project), path)
+        found += switched
     return found
 
+
+def _switched(path: str, project: Project) -> tuple[Binding, ...]:
+    module = load_module(path, project)
+    return tuple(_switches(module)) if module is not None else ()
+
+
+_SWITCHED: CacheKind[tuple[Binding, ...]] = CacheKind("the switches of torch.backends that a file sets")
 
 _SWITCHES = {
     "cudnn.benchmark": "train.cudnn_benchmark",

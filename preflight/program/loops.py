@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from preflight.program.bindings import bind, first_origin, is_unknown
 from preflight.program.call_site import (
@@ -21,6 +22,7 @@ from preflight.program.call_site import (
 )
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, Instance, kinds_of
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin
@@ -310,12 +312,22 @@ def _labels_are_positions(record: CallRecord, project: Project) -> bool:
 def _similarities(paths: Sequence[str], project: Project) -> Origin | None:
     """`image_features @ text_features.T`: every sample of the batch against every other."""
     for path in paths:
-        module = load_module(path, project)
-        for node in ast.walk(module.tree) if module is not None else ():
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and module is not None:
-                left, right = words(ast.unparse(node.left)), words(ast.unparse(node.right))
-                if right & {"t", "transpose", "mt"} and any(left & a and right & b for a, b in _VIEWS):
-                    return module.origin(node)
+        found = project.remembered.get(_SIMILARITIES, partial(_similarities_in, path, project), path)
+        if found is not None:
+            return found
+    return None
+
+
+_SIMILARITIES: CacheKind[Origin | None] = CacheKind("where a file compares the samples of a batch")
+
+
+def _similarities_in(path: str, project: Project) -> Origin | None:
+    module = load_module(path, project)
+    for node in ast.walk(module.tree) if module is not None else ():
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and module is not None:
+            left, right = words(ast.unparse(node.left)), words(ast.unparse(node.right))
+            if right & {"t", "transpose", "mt"} and any(left & a and right & b for a, b in _VIEWS):
+                return module.origin(node)
     return None
 
 

@@ -124,21 +124,9 @@ def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
         del position.conditions[position.entered_with.pop() :]
         del position.contexts[contexts:]
         position.exits = exits
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in function.node.body for n in _own(s)):
+    if function.module.is_generator(function.node):
         return open_container()
     return _returned(ev, frame, flow)
-
-
-def _own(node: ast.AST) -> list[ast.AST]:
-    """A statement's nodes, nested functions left out."""
-    found: list[ast.AST] = []
-    pending = [node]
-    while pending:
-        one = pending.pop()
-        found.append(one)
-        if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            pending.extend(ast.iter_child_nodes(one))
-    return found
 
 
 def _returned(ev: Evaluator, frame: Frame, flow: str) -> Abstract:

@@ -26,6 +26,8 @@ class Module:
     source: Source
     tree: ast.Module
     _starts: list[int] = field(default_factory=list)
+    _generators: dict[ast.AST, bool] = field(default_factory=dict)
+    _origins: dict[tuple[ast.AST, bool], Origin] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.source.text))]
@@ -50,7 +52,29 @@ class Module:
 
     def origin(self, node: ast.AST, editable: bool = True) -> Origin:
         """The place of a node's text."""
-        return Origin(self.path, self.span(node), editable=editable)
+        found = self._origins.get((node, editable))
+        if found is None:
+            found = self._origins[node, editable] = Origin(self.path, self.span(node), editable=editable)
+        return found
+
+    def is_generator(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """Whether a call of a function of this file gives a generator."""
+        found = self._generators.get(function)
+        if found is None:
+            found = self._generators[function] = any(_yields(statement) for statement in function.body)
+        return found
+
+
+def _yields(statement: ast.stmt) -> bool:
+    """Whether a statement has a `yield`, nested functions left out."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))
+    return False
 
 
 _MODULE: CacheKind[Module | None] = CacheKind("a parsed Python file")

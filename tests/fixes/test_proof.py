@@ -10,7 +10,8 @@ import pytest
 
 from preflight.documents.document import TreeDocument
 from preflight.documents.yaml import parse_yaml
-from preflight.fixes.proof import prove
+from preflight.fixes.launches import readers
+from preflight.fixes.proof import Prover, prove
 from preflight.vocabulary.findings import Change, Confidence, Finding, Fix, Proposal, Safety, Severity
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
@@ -220,3 +221,27 @@ def test_a_file_that_the_second_parser_does_not_read_gets_no_fix_but_the_reason(
     assert finding.fix is None
     (note,) = finding.notes
     assert note.startswith("no fix is offered: a second parser (ruamel.yaml) does not read job.yaml")
+
+
+def test_a_finding_that_another_replaces_is_not_gone(tmp_path: Path) -> None:
+    """Findings are told by rule, study and file. The ones that were not made anew are the same objects."""
+    place = Origin("a.yaml", Span(0, 1))
+    first, second = (Finding("r", Severity.warning, Confidence.high, text, place) for text in ("one", "two"))
+    found = Read(Project(tmp_path, Settings()), (), (first, second))
+    prover = Prover(found, lambda project: found)
+    worse = replace(second, message="three", severity=Severity.error)
+    assert not prover._gone(first, found)
+    assert not prover._gone(first, replace(found, findings=(replace(first, message="new"), second)))
+    assert not prover._gone(first, replace(found, findings=(worse, replace(second))))
+    assert prover._gone(first, replace(found, findings=(second,)))
+    assert prover._gone(first, replace(found, findings=(replace(second),)))
+    elsewhere = replace(worse, rule="other")
+    assert not prover._gone(first, replace(found, findings=(second, elsewhere)))
+    mild = replace(elsewhere, severity=Severity.info)
+    assert prover._gone(first, replace(found, findings=(second, mild)))
+
+
+def test_the_studies_that_read_a_file_are_named_in_order(tmp_path: Path) -> None:
+    paths = (("a.sh", "c.yaml", "c.yaml"), ("b.sh",), ("d.sh", "c.yaml"))
+    studies = [Judged(Study(one, (), ())) for one in paths]
+    assert readers(studies) == {"a.sh": [0], "c.yaml": [0, 2], "b.sh": [1], "d.sh": [2]}

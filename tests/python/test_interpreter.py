@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from preflight.python.interpreter import Interpreter
+from preflight.python.module import load_module
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, evaluate
 
 
@@ -397,3 +403,21 @@ def test_imports_within_the_project(name: str, run) -> None:
     evaluator = run(f"from lib import probe\n{text}probe(BATCH)\n", files, path=path)
     assert values(evaluator) == [5]
     assert set(evaluator.reads) <= {path, *files}
+
+
+@pytest.mark.parametrize(
+    ("body", "generates"),
+    [
+        ("    return 1\n", False),
+        ("    def inner():\n        yield 1\n    return inner\n", False),
+        ("    return lambda: (yield)\n", False),
+        ("    if x:\n        yield 1\n", True),
+        ("    y = yield from x\n", True),
+    ],
+)
+def test_a_function_with_a_yield_of_its_own_gives_a_generator(body: str, generates: bool, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(f"def first(x):\n{body}\n\ndef second(x):\n    yield x\n")
+    module = load_module("a.py", Project(tmp_path, Settings()))
+    assert module is not None
+    first, second = (one for one in module.tree.body if isinstance(one, ast.FunctionDef))
+    assert [module.is_generator(one) for one in (first, second, first)] == [generates, True, generates]

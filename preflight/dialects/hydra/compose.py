@@ -245,8 +245,8 @@ def _by_hydra(
     parsed = [given.override for given in overrides if given.override is not None]
     try:
         state = hydra_defaults.Overrides(repo=repository, overrides_list=parsed)
-        results = _expanded(repository, name, state, False)
-        if repository.has_hydra or _names_hydra(state):
+        results = _expanded(repository, name, state, repository.has_hydra)
+        if not repository.has_hydra and _names_hydra(state):
             state = hydra_defaults.Overrides(repo=repository, overrides_list=parsed)
             results = _expanded(repository, name, state, True)
     except MissingConfigException as error:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from preflight.frameworks.calls import CallFacts, read_calls
@@ -40,18 +40,29 @@ def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
 
     A composition is read for its file and for every program that composes it: its facts are kept.
     """
-    records = records_of(settings)
-    if not records:
+    if not any(_target(key, expr) is not None for key, expr in settings.items()):
         return CallFacts()
     key = tuple((name, type(evaluate(expr)), expr) for name, expr in settings.items())  # 1 and True are equal
     try:
-        hash(key)
+        known = _Key(key, hash(key))
     except TypeError:  # a setting has a mapping as its value
-        return _facts(settings, records, project)
-    return project.remembered.get(_FACTS, lambda: _facts(settings, records, project), key)
+        return _facts(settings, project)
+    return project.remembered.get(_FACTS, lambda: _facts(settings, project), known)
 
 
-def _facts(settings: Mapping[str, Expr], records: Mapping[str, CallRecord], project: Project) -> CallFacts:
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """All settings of a composition. Their hash is computed once, and a cache asks for it several times."""
+
+    settings: tuple[Hashable, ...]
+    hashed: int
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+
+def _facts(settings: Mapping[str, Expr], project: Project) -> CallFacts:
+    records = records_of(settings)
     own = {node: path for node, record in records.items() if (path := _module_of(record.name, project)) is not None}
     calls = [record for node, record in records.items() if node not in own]
     if own:
@@ -72,18 +83,28 @@ def _placed(expr: Expr) -> Expr:
 def records_of(settings: Mapping[str, Expr]) -> dict[str, CallRecord]:
     """Key of a node -> its call, with the node's other keys as keyword arguments."""
     found: dict[str, CallRecord] = {}
+    inside: dict[str, dict[str, Expr]] = {}
     for key, expr in settings.items():
-        node, _, last = key.rpartition(".")
-        target = expr.value if isinstance(expr, Const) else None
-        if last == _TARGET and isinstance(target, str) and _DOTTED.fullmatch(target):
-            found[node] = _record(node, target, expr.origin, settings)
+        node, _, name = key.rpartition(".")
+        inside.setdefault(node, {})[name] = expr
+    for key, expr in settings.items():
+        target = _target(key, expr)
+        if target is not None:
+            node = key.rpartition(".")[0]
+            found[node] = _record(node, target, expr.origin, inside[node])
     return found
 
 
-def _record(node: str, target: str, place: Origin | None, settings: Mapping[str, Expr]) -> CallRecord:
-    prefix = f"{node}." if node else ""
-    inner = {key.removeprefix(prefix): expr for key, expr in settings.items() if key.startswith(prefix)}
-    kwargs = {name: expr for name, expr in inner.items() if "." not in name and not name.startswith("_")}
+def _target(key: str, expr: Expr) -> str | None:
+    """The dotted target that a setting names; None if it is no target, or not known."""
+    named = isinstance(expr, Const) and key.rpartition(".")[2] == _TARGET
+    target = expr.value if isinstance(expr, Const) and named else None
+    return target if isinstance(target, str) and _DOTTED.fullmatch(target) else None
+
+
+def _record(node: str, target: str, place: Origin | None, own: Mapping[str, Expr]) -> CallRecord:
+    """The call of a node. `own` are the node's keys, without those of tables in it."""
+    kwargs = {name: expr for name, expr in own.items() if not name.startswith("_")}
     origin = place or Origin("", Span(0, 0))
     call = ast.parse(f"{target}()", mode="eval").body
     return CallRecord(

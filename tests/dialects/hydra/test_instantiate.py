@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from preflight.dialects.hydra import instantiate as module
 from preflight.dialects.hydra.instantiate import composed
+from preflight.program import datasets, images
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.values import Const, Expr, Ref, evaluate
+from preflight.vocabulary.values import Const, Expr, Origin, Ref, Span, evaluate
 
 
 @pytest.mark.parametrize("target", ["mine.models.Net", "os.system", "not a target", "print", "torch.nn.Linear", ""])
@@ -116,3 +118,78 @@ def test_a_target_that_cannot_be_read_is_silent(tmp_path: Path) -> None:
     files = {"broken.py": "class Net(:\n", "cycle.py": "from cycle import Net\n"}
     settings: dict[str, Expr] = {"a._target_": Const("broken.Net"), "b._target_": Const("cycle.Net")}
     assert composed_of(tmp_path, files, settings) == {}
+
+
+OWN: dict[str, Expr] = {"data._target_": Const("dm.Text"), "data.batch_size": Const(96), "data.num_workers": Const(1)}
+
+
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every composition whose targets are evaluated from now on."""
+    seen: list[object] = []
+    real = module._facts
+    monkeypatch.setattr(module, "_facts", lambda *given: (seen.append(given), real(*given))[1])
+    return seen
+
+
+@pytest.mark.parametrize("changed", [Const(48), Const("96"), Const(96.0), Const(96, Origin("conf/a.yaml", Span(0, 2)))])
+def test_a_changed_argument_is_not_answered_from_another_composition(
+    changed: Const, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dm.py").write_text(DATA)
+    project, seen = Project(tmp_path, Settings()), evaluated(monkeypatch)
+    composed(OWN, project)
+    after = composed({**OWN, "data.batch_size": changed}, project)
+    assert len(seen) == 2
+    assert after == composed({**OWN, "data.batch_size": changed}, Project(tmp_path, Settings()))
+
+
+def test_true_is_another_argument_than_one(tmp_path: Path) -> None:
+    (tmp_path / "dm.py").write_text(DATA)
+    project = Project(tmp_path, Settings())
+    said = [composed({**OWN, "data.num_workers": Const(value)}, project) for value in (1, True)]
+    workers = [evaluate(b.expr) for one in said for b in one.bindings if b.field == "data.workers"]
+    assert [repr(one) for one in workers] == ["1", "True"]
+
+
+def test_a_changed_text_of_the_class_is_evaluated_anew(tmp_path: Path) -> None:
+    (tmp_path / "dm.py").write_text(DATA)
+    project = Project(tmp_path, Settings())
+    other = project.with_overlay({"dm.py": DATA.replace("self.each,", "7,")})
+    said = [composed(OWN, one) for one in (project, other)]
+    assert [evaluate(b.expr) for one in said for b in one.bindings if b.field == "train.batch_size"][-1] == 7
+    assert said[0] != said[1]
+
+
+def test_the_same_composition_is_evaluated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dm.py").write_text(DATA)
+    project, seen = Project(tmp_path, Settings()), evaluated(monkeypatch)
+    assert composed(OWN, project) == composed(dict(OWN), project)
+    assert len(seen) == 1
+
+
+def test_an_unhashable_setting_is_evaluated_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dm.py").write_text(DATA)
+    project, seen = Project(tmp_path, Settings()), evaluated(monkeypatch)
+    settings: dict[str, Expr] = {**OWN, "table": Const({"a": 1})}
+    assert composed(settings, project) == composed(settings, project)
+    assert len(seen) == 2
+
+
+HELD = "class A(Dataset):\n    def __init__(self):\n        self.x = json.load(f)\n\n    def __getitem__(self, i):\n"
+OTHERS: dict[str, Expr] = {"a._target_": Const("plain.A")}
+
+
+def test_what_a_file_says_is_read_once_for_all_compositions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plain.py").write_text("import torch\n" + HELD + "        return torch.tensor(self.x[i])\n")
+    project, walked = Project(tmp_path, Settings()), list[str]()
+    for room, name in ((datasets, "_lists"), (datasets, "_told"), (images, "_switches")):
+        real = getattr(room, name)
+        monkeypatch.setattr(room, name, lambda one, real=real, name=name: (walked.append(name), real(one))[1])
+    for lr in (0.1, 0.2, 0.3):
+        said = composed({**OTHERS, "a.lr": Const(lr)}, project)
+        assert "dataset_held" in {fact.name for fact in said.facts}
+    assert sorted(walked) == ["_lists", "_switches", "_told"]
+    changed = project.with_overlay(
+        {"plain.py": "import torch\nclass A:\n    def __init__(self):\n        torch.ones()\n"}
+    )
+    assert "dataset_held" not in {fact.name for fact in composed({**OTHERS, "a.lr": Const(0.1)}, changed).facts}
