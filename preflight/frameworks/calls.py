@@ -24,6 +24,7 @@ from preflight.frameworks.transformers_trainer import (
 )
 from preflight.frameworks.trl import is_old_ppo, old_ppo
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
+from preflight.frameworks.used_arguments import beside_each_other, used
 from preflight.program import loaders
 from preflight.program.adaptations import liger_bindings, loaded_as_saved
 from preflight.program.adapters import adapter_bindings
@@ -52,6 +53,7 @@ from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
 """Frameworks whose trainer accumulates gradients when it is told to."""
+_ARGUMENT_PACKAGES = ("transformers", "trl", "sentence_transformers")
 _MAPPINGS = ("fsdp_config", "deepspeed", "liger_kernel_config")
 _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer",
              "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer", "SentenceTransformerTrainer",
@@ -258,23 +260,22 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
     )
     version, trl = versions
     own = own_optimizer(trainers)
-    found: list[Binding] = []
-    for record in calls:
-        flavour = ARGUMENT_CLASSES.get(record.method)
-        if flavour is not None and record.name.startswith(("transformers", "trl", "sentence_transformers")):
-            values: Mapping[str, Expr] = record.kwargs
-            if from_command_line(record):
-                values = {
-                    **{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)},
-                    **values,
-                }
-            if flavour == "ppo" and is_old_ppo(record.kwargs):
-                found += under(record.conditions, old_ppo(Arguments(record.kwargs, rank=None), use.base))
-                continue
-            bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
-            bindings = [b for b in bindings if own is None or not b.field.startswith("train.optimizer")]
-            found += under(record.conditions, [b for b in bindings if record.complete or b.rank != Rank.default])
-    return [*found, *(own or ())]
+    made = [r for r in calls if r.method in ARGUMENT_CLASSES and r.name.startswith(_ARGUMENT_PACKAGES)]
+    taken = used(made, trainers, calls)
+    groups: list[list[Binding]] = []
+    for record in taken:
+        flavour = ARGUMENT_CLASSES[record.method]
+        values: Mapping[str, Expr] = record.kwargs
+        if from_command_line(record):
+            values = {**{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)}, **values}
+        if flavour == "ppo" and is_old_ppo(record.kwargs):
+            groups.append(list(under(record.conditions, old_ppo(Arguments(record.kwargs, rank=None), use.base))))
+            continue
+        bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
+        bindings = [b for b in bindings if own is None or not b.field.startswith("train.optimizer")]
+        stated = [b for b in bindings if record.complete or b.rank != Rank.default]
+        groups.append(list(under(record.conditions, stated)))
+    return [*beside_each_other(taken, groups), *(own or ())]
 
 
 def _base(stored: Expr | None) -> Expr:
