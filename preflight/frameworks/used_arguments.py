@@ -42,7 +42,7 @@ def _taken(trainer: CallRecord, made: Sequence[CallRecord]) -> list[CallRecord]:
 
 
 def beside_each_other(made: Sequence[CallRecord], groups: Sequence[Sequence[Binding]]) -> list[Binding]:
-    """The bindings of each object. If the program trains with one after the other, what they say differently is unknown.
+    """The bindings of each object. If it trains with one after the other, what they say differently is unknown.
 
     Objects that a condition chooses between, or that are made on the command line, are one and the same training.
     """

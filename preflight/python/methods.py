@@ -20,6 +20,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.python.unknown_names import update_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 TEXT = frozenset(("lower", "upper", "strip", "startswith", "endswith", "split", "replace"))
@@ -138,6 +139,7 @@ def _mapping_method(site: CallSite, receiver: Container, name: str) -> Abstract 
         for key, value in merged.items():
             set_item(site.ev, receiver, key, value)
         if not known:
+            update_unknown(site.ev, receiver, site.origin)
             receiver.flags["open"] = True
         return Const(None)
     if name in ("copy", "deepcopy", "to_dict", "as_dict", "_asdict"):

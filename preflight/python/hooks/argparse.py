@@ -212,7 +212,20 @@ def parse_known(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return sequence([parse_args(record, ev) or Const(None), sequence([], "list", None, True)], "tuple")
 
 
+def deepspeed_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`parser = deepspeed.add_config_arguments(parser)` adds the flags of DeepSpeed (deepspeed/__init__.py, 0.19)."""
+    holder = record.object("parser", 0)
+    state = state_of(holder)
+    if state is not None:
+        switch = Parameter("deepspeed", Const(False), ("--deepspeed",), "argparse", "flag", (), record.origin)
+        file = Parameter("deepspeed_config", Const(None), ("--deepspeed_config",), "argparse", "str", (), record.origin)
+        state.parameters |= {one.name: one for one in (switch, file)}
+    return holder
+
+
 HOOKS: Mapping[str, Hook] = {
+    "deepspeed.add_config_arguments": deepspeed_arguments,
+} | {
     f"{parser_name}{suffix}": hook
     for parser_name in (PARSER, *_ALIASES)
     for suffix, hook in {
