@@ -53,7 +53,7 @@ _OF_ITS_FILE = ("parallel.strategy", "train.precision")
 
 
 def _initialized(record: CallRecord) -> list[Binding]:
-    """`deepspeed.initialize(args, model, config=...)`: a mapping says it here; else a file does, which a flag may name."""
+    """`deepspeed.initialize(args, model, config=...)`: a mapping says it here; else a file that a flag may name."""
     config = record.argument("config") or record.argument("config_params")
     found = deepspeed_config(Arguments({} if config is None else {"config": config}).inner("config"))
     if isinstance(constant(config), (Mapping, str)):

@@ -223,22 +223,26 @@ def deepspeed_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return holder
 
 
-HOOKS: Mapping[str, Hook] = {
-    "deepspeed.add_config_arguments": deepspeed_arguments,
-} | {
-    f"{parser_name}{suffix}": hook
-    for parser_name in (PARSER, *_ALIASES)
-    for suffix, hook in {
-        "": parser,
-        ".add_argument": add_argument,
-        ".add": add_argument,
-        ".set_defaults": set_defaults,
-        ".add_argument_group": group,
-        ".add_mutually_exclusive_group": group,
-        ".add_subparsers": subparsers,
-        ".parse_args": parse_args,
-        ".parse_known_args": parse_known,
-        ".parse_intermixed_args": parse_args,
-    }.items()
-    if not (parser_name == "transformers.HfArgumentParser" and not suffix)
-} | {"argparse._SubParsersAction.add_parser": add_parser}
+HOOKS: Mapping[str, Hook] = (
+    {
+        "deepspeed.add_config_arguments": deepspeed_arguments,
+    }
+    | {
+        f"{parser_name}{suffix}": hook
+        for parser_name in (PARSER, *_ALIASES)
+        for suffix, hook in {
+            "": parser,
+            ".add_argument": add_argument,
+            ".add": add_argument,
+            ".set_defaults": set_defaults,
+            ".add_argument_group": group,
+            ".add_mutually_exclusive_group": group,
+            ".add_subparsers": subparsers,
+            ".parse_args": parse_args,
+            ".parse_known_args": parse_known,
+            ".parse_intermixed_args": parse_args,
+        }.items()
+        if not (parser_name == "transformers.HfArgumentParser" and not suffix)
+    }
+    | {"argparse._SubParsersAction.add_parser": add_parser}
+)
