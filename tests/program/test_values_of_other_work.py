@@ -25,8 +25,8 @@ def told(body: str, tmp_path: Path, **files: str) -> dict[str, Value]:
 
 
 def test_arguments_that_an_imported_module_makes_are_not_those_of_an_own_loop(tmp_path: Path) -> None:
-    other = f"{TRAINER}PRETRAIN = TrainingArguments('out', per_device_train_batch_size=960, bf16=True)\n"
-    found = told("import other\n" + LOOP, tmp_path, other__py=other)
+    other = f"{TRAINER}NAME = 'x'\nPRETRAIN = TrainingArguments('out', per_device_train_batch_size=960, bf16=True)\n"
+    found = told("from other import NAME\n" + LOOP, tmp_path, other__py=other)
     assert (found["train.batch_size"], found.get("train.precision", "fp32")) == (24, "fp32")
 
 
