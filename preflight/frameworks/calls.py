@@ -48,7 +48,7 @@ from preflight.program.resuming import resume_bindings
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Scalar, Unknown
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
@@ -94,8 +94,28 @@ def read_calls(
     reached = [record for record in calls if record.reached]
     first = _read(reached, project, (version, trl), names)
     if len(reached) == len(calls):
-        return first
-    return _joined(first, _read(calls, project, (version, trl), names))
+        return _with_unseen(first)
+    return _with_unseen(_joined(first, _read(calls, project, (version, trl), names)))
+
+
+_MADE_BY_PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "hand-written": ("train.optimizer",),
+    "accelerate": ("train.optimizer",),
+    "lightning": ("train.optimizer", "data.workers"),
+}
+"""Framework -> what a program that trains with it makes itself. If no such call was seen, it was not followed."""
+
+
+def _with_unseen(said: CallFacts) -> CallFacts:
+    """What the program makes somewhere and no call that was read shows, as unknown."""
+    framework = next((fact for fact in said.facts if fact.name == "framework"), None)
+    if framework is None or not said.trains:
+        return said
+    seen = {one.field for one in said.bindings}
+    why = Unknown("the call that makes it was not found", Cause.not_read)
+    fields = [field for field in _MADE_BY_PROGRAMS.get(str(framework.value), ()) if field not in seen]
+    more = [bind(field, Const(why, framework.origin), Rank.not_followed) for field in fields]
+    return replace(said, bindings=(*more, *said.bindings))
 
 
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:

@@ -215,6 +215,8 @@ def _next(site: CallSite) -> Abstract:
 def _dict(site: CallSite) -> Abstract:
     items: dict[Key, Abstract] = {}
     known = True
+    if site.args and isinstance(site.args[0], Config) and not site.kwargs:
+        return site.args[0]
     if site.args:
         known = copy_items(site.args[0], items)
         if not known and isinstance(site.args[0], Container):

@@ -20,7 +20,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.python.unknown_names import update_unknown
+from preflight.python.unknown_names import CONFIG_ITEMS, update_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 TEXT = frozenset(("lower", "upper", "strip", "startswith", "endswith", "split", "replace"))
@@ -180,7 +180,9 @@ def _config_method(site: CallSite, receiver: Config, name: str) -> Abstract | No
         return Const(None)
     if name in ("copy", "as_dict", "to_dict"):
         return receiver
-    if name in ("items", "keys", "values"):
+    if name == "items":
+        return Instance(CONFIG_ITEMS, origin=site.origin)
+    if name in ("keys", "values"):
         return site.open_container()
     return None
 

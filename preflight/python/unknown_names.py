@@ -15,6 +15,9 @@ from preflight.vocabulary.values import Const, Expr, Op, Origin, unknown
 
 ANY = "[any attribute]"
 """The name of the attribute that `getattr(value, name)` has found under a name that is not known."""
+CONFIG_ITEMS = "configuration.items"
+"""What makes the pairs of a configuration object. Each value is the parameter of that name, so nothing is replaced when
+`for key, value in wandb.config.items(): setattr(args, key, value)` gives the flags what a sweep sets."""
 
 
 def any_attribute(holder: Abstract, origin: Origin | None) -> Abstract | None:
@@ -24,7 +27,9 @@ def any_attribute(holder: Abstract, origin: Origin | None) -> Abstract | None:
 
 def set_any(ev: Evaluator, holder: Abstract, name: Expr, value: Abstract, origin: Origin | None) -> None:
     """`setattr(holder, name, value)` of a name that is not known."""
-    if not isinstance(value, Instance) and not _has_known_part(name):  # a layer is no setting
+    if isinstance(value, Instance):
+        return  # a layer is no setting
+    if not _has_known_part(name) and not _is_of_configuration(value):
         why = unknown("the program sets attributes whose names are not known", origin)
         for one in _meant(holder):
             _doubt(ev, one, why)
@@ -49,6 +54,11 @@ def _is_project_object(value: Abstract) -> bool:
 def _has_known_part(name: Expr) -> bool:
     """`f"layer{i}"`: not any name."""
     return isinstance(name, Op) and any(isinstance(one, Const) and isinstance(one.value, str) for one in name.operands)
+
+
+def _is_of_configuration(value: Abstract) -> bool:
+    holder = value.receiver if isinstance(value, Attribute) else None
+    return isinstance(holder, Instance) and holder.made_by.startswith(CONFIG_ITEMS)
 
 
 def _meant(holder: Abstract) -> Iterator[Abstract]:

@@ -10,7 +10,7 @@ from calls_as_text import HEAD
 from programs_as_text import is_unknown, read_program, values
 
 from preflight.vocabulary.reading import Call, Launch, Word, word
-from preflight.vocabulary.values import Const, Expr, Value
+from preflight.vocabulary.values import Const, Expr, Value, unknown
 
 MODEL = 'import transformers\nmodel = transformers.AutoModelForCausalLM.from_pretrained("gpt2")\n'
 LOOP = "\nfor batch in DataLoader(data, 24, shuffle=True):\n    model(batch).loss.backward()\n"
@@ -227,3 +227,35 @@ SFTTrainer("gpt2", args).train()
     if not expected:
         assert found["train.gradient_checkpointing"] is False
     assert {name: found.get(name) for name in expected} == expected
+
+
+# --- what was not seen ------------------------------------------------------------------------------------------------
+
+
+def test_flags_that_a_sweep_replaces_are_its_parameters(tmp_path: Path) -> None:
+    body = "import wandb\nfor k, v in dict(wandb.config).items():\n    setattr(args, k, v)\n"
+    found = values(read_program(f"{HEAD}{MODEL}{body}DataLoader(data, args.batch_size)\n", tmp_path), {"batch_size": 7})
+    assert found["train.batch_size"] == 7
+
+
+def test_the_sharding_of_a_file_with_an_unknown_name_is_unknown(tmp_path: Path) -> None:
+    body = f"""{HEAD}{TRAINER}
+from transformers import HfArgumentParser
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+Trainer(None, args).train()
+"""
+    named: Expr = unknown("it is set under a condition")
+    found = values(read_program(body, tmp_path, Call("job.sh", (word("--deepspeed"), Word("", named)))))
+    assert is_unknown(found["parallel.strategy"])
+
+
+def test_an_optimizer_and_loaders_that_were_not_seen_are_unknown(tmp_path: Path) -> None:
+    assert is_unknown(told("model(1).loss.backward()\n", tmp_path)["train.optimizer"])
+    found = told("import lightning\nlightning.Trainer().fit(model)\n", tmp_path)
+    assert is_unknown(found["train.optimizer"])
+    assert is_unknown(found["data.workers"])
+
+
+def test_a_trainer_that_makes_its_own_is_known(tmp_path: Path) -> None:
+    found = told(f"{TRAINER}Trainer(model, TrainingArguments('out')).train()\n", tmp_path)
+    assert (found["train.optimizer"], found["data.workers"]) == ("adamw", 0)

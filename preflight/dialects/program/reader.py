@@ -333,10 +333,13 @@ _SCHEME_FILES = (
 def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iterator[Link]:
     """A DeepSpeed file that an option names (`--deepspeed ds.json`), by the command line or by its default."""
     from preflight.frameworks.named_files import name_in
+    from preflight.program.bindings import is_unknown
 
     values = {one.name: one.default for one in parameters} | given(parameters, call.words if call is not None else ())
     for option, value in values.items():
         name = name_in(value)
+        if name is None and option in _SCHEME_FILES and is_unknown(value):
+            yield Link("config", "", origin=value.origin)
         if name is None or ("deepspeed" not in option and option not in _SCHEME_FILES):
             continue
         if name.endswith(".json") or (option in _SCHEME_FILES and ("." in name or "/" in name)):
