@@ -43,7 +43,8 @@ def _sizes(records: Sequence[CallRecord], project: Project) -> list[Binding]:
     last = {_compose(record, project): record for record in training}.values()
     sizes = [(record, _side(record.argument("size", 0) or Const(None))) for record in last]
     always = [(record, size) for record, size in sizes if not _perhaps(record)]
-    if any(not same(size, always[0][1]) for _, size in always):
+    later = [_side(record.argument("size", 1) or Const(None)) for record in _resizes(records)] if always else []
+    if any(not same(size, always[0][1]) for size in (*(size for _, size in always), *later)):
         words = "the program transforms images to several sizes, and which of them train is not known"
         return [bind("train.image_size", Const(Unknown(words, Cause.not_read), always[0][0].origin), Rank.read)]
     found = [one for record, size in always[:1] for one in under(record.conditions, [bind("train.image_size", size)])]
@@ -51,6 +52,12 @@ def _sizes(records: Sequence[CallRecord], project: Project) -> list[Binding]:
         if _perhaps(record):
             found += under(record.conditions, [bind("train.image_size", size)])
     return found
+
+
+def _resizes(records: Sequence[CallRecord]) -> list[CallRecord]:
+    """`interpolate(images, size=(512, 512))` in a training function: of the images, or of what the model returns."""
+    found = [r for r in records if r.name == "torch.nn.functional.interpolate" and "." not in (r.function or "")]
+    return [r for r in found if not evaluates(r) and not isinstance(constant(r.argument("size", 1)), Unknown)]
 
 
 def _compose(record: CallRecord, project: Project) -> ast.AST:

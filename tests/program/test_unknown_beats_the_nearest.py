@@ -149,7 +149,7 @@ def test_a_default_that_the_program_converts_is_unknown(argument: str, tmp_path:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("call", "expected"), [(None, 4), (Call("job.sh"), 2)])
+@pytest.mark.parametrize(("call", "expected"), [(None, 4), (Call("job.sh", directory="."), 2)])
 def test_a_program_that_nothing_starts_reads_the_files_beside_it(
     call: Call | None, expected: int, tmp_path: Path
 ) -> None:

@@ -99,6 +99,12 @@ def test_different_transforms_beside_each_other_are_unknown(tmp_path: Path) -> N
     assert is_unknown(told(body + LOOP, tmp_path)["train.image_size"])
 
 
+def test_images_that_the_training_resizes_again_have_no_known_size(tmp_path: Path) -> None:
+    step = "    model(F.interpolate(data, (512, 512))).loss.backward()\n"
+    body = f"{VISION}t = T.Resize(336)\ndef train():\n{step}train()\n"
+    assert is_unknown(told(body, tmp_path)["train.image_size"])
+
+
 @pytest.mark.parametrize("row", ["T.RandomCrop(32), T.Resize(224)", "T.Resize(256), T.RandomCrop(224)"])
 def test_the_last_transform_decides(row: str, tmp_path: Path) -> None:
     assert told(f"{VISION}t = T.Compose([{row}])\n" + LOOP, tmp_path)["train.image_size"] == 224
