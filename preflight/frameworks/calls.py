@@ -24,6 +24,7 @@ from preflight.frameworks.transformers_trainer import (
 )
 from preflight.frameworks.trl import is_old_ppo, old_ppo
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
+from preflight.frameworks.used_arguments import beside_each_other, used
 from preflight.program import loaders
 from preflight.program.adaptations import liger_bindings, loaded_as_saved
 from preflight.program.adapters import adapter_bindings
@@ -47,11 +48,12 @@ from preflight.program.resuming import resume_bindings
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Scalar
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Scalar, Unknown
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
 """Frameworks whose trainer accumulates gradients when it is told to."""
+_ARGUMENT_PACKAGES = ("transformers", "trl", "sentence_transformers")
 _MAPPINGS = ("fsdp_config", "deepspeed", "liger_kernel_config")
 _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer",
              "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer", "SentenceTransformerTrainer",
@@ -92,8 +94,28 @@ def read_calls(
     reached = [record for record in calls if record.reached]
     first = _read(reached, project, (version, trl), names)
     if len(reached) == len(calls):
-        return first
-    return _joined(first, _read(calls, project, (version, trl), names))
+        return _with_unseen(first)
+    return _with_unseen(_joined(first, _read(calls, project, (version, trl), names)))
+
+
+_MADE_BY_PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "hand-written": ("train.optimizer",),
+    "accelerate": ("train.optimizer",),
+    "lightning": ("train.optimizer", "data.workers"),
+}
+"""Framework -> what a program that trains with it makes itself. If no such call was seen, it was not followed."""
+
+
+def _with_unseen(said: CallFacts) -> CallFacts:
+    """What the program makes somewhere and no call that was read shows, as unknown."""
+    framework = next((fact for fact in said.facts if fact.name == "framework"), None)
+    if framework is None or not said.trains:
+        return said
+    seen = {one.field for one in said.bindings}
+    why = Unknown("the call that makes it was not found", Cause.not_read)
+    fields = [field for field in _MADE_BY_PROGRAMS.get(str(framework.value), ()) if field not in seen]
+    more = [bind(field, Const(why, framework.origin), Rank.not_followed) for field in fields]
+    return replace(said, bindings=(*more, *said.bindings))
 
 
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
@@ -258,23 +280,22 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
     )
     version, trl = versions
     own = own_optimizer(trainers)
-    found: list[Binding] = []
-    for record in calls:
-        flavour = ARGUMENT_CLASSES.get(record.method)
-        if flavour is not None and record.name.startswith(("transformers", "trl", "sentence_transformers")):
-            values: Mapping[str, Expr] = record.kwargs
-            if from_command_line(record):
-                values = {
-                    **{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)},
-                    **values,
-                }
-            if flavour == "ppo" and is_old_ppo(record.kwargs):
-                found += under(record.conditions, old_ppo(Arguments(record.kwargs, rank=None), use.base))
-                continue
-            bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
-            bindings = [b for b in bindings if own is None or not b.field.startswith("train.optimizer")]
-            found += under(record.conditions, [b for b in bindings if record.complete or b.rank != Rank.default])
-    return [*found, *(own or ())]
+    made = [r for r in calls if r.method in ARGUMENT_CLASSES and r.name.startswith(_ARGUMENT_PACKAGES)]
+    taken = used(made, trainers, calls)
+    groups: list[list[Binding]] = []
+    for record in taken:
+        flavour = ARGUMENT_CLASSES[record.method]
+        values: Mapping[str, Expr] = record.kwargs
+        if from_command_line(record):
+            values = {**{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)}, **values}
+        if flavour == "ppo" and is_old_ppo(record.kwargs):
+            groups.append(list(under(record.conditions, old_ppo(Arguments(record.kwargs, rank=None), use.base))))
+            continue
+        bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
+        bindings = [b for b in bindings if own is None or not b.field.startswith("train.optimizer")]
+        stated = [b for b in bindings if record.complete or b.rank != Rank.default]
+        groups.append(list(under(record.conditions, stated)))
+    return [*beside_each_other(taken, groups), *(own or ())]
 
 
 def _base(stored: Expr | None) -> Expr:

@@ -13,7 +13,7 @@ from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.spelling import OPTIMIZERS
-from preflight.vocabulary.values import Const, Expr, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
 
 _WRAPPERS = {
     "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
@@ -44,9 +44,22 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
         elif record.method == "DataParallel" and record.name.startswith("torch.nn."):
             found += under(record.conditions, _devices(record))
         elif record.name == "deepspeed.initialize":
-            config = record.argument("config") or record.argument("config_params")
-            found += deepspeed_config(Arguments({} if config is None else {"config": config}).inner("config"))
+            found += _initialized(record)
     return found
+
+
+_OF_ITS_FILE = ("parallel.strategy", "train.precision")
+"""What DeepSpeed has from its configuration alone, and what no estimate can be made without."""
+
+
+def _initialized(record: CallRecord) -> list[Binding]:
+    """`deepspeed.initialize(args, model, config=...)`: a mapping says it here; else a file that a flag may name."""
+    config = record.argument("config") or record.argument("config_params")
+    found = deepspeed_config(Arguments({} if config is None else {"config": config}).inner("config"))
+    if isinstance(constant(config), (Mapping, str)):
+        return found
+    unread = Unknown("the configuration of DeepSpeed says it, and was not read", Cause.not_read)
+    return [*found, *(bind(field, Const(unread, record.origin), Rank.not_followed) for field in _OF_ITS_FILE)]
 
 
 def _devices(record: CallRecord) -> list[Binding]:

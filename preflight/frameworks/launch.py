@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_details, fsdp_settings
+from preflight.frameworks.launchers import asks_the_machine
 from preflight.frameworks.named_files import PROCESSES, SHARDING, folders, located, name_in, without_file
 from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
@@ -33,7 +34,20 @@ def launch_bindings(
     if several and framework in _ACCELERATED:
         found.insert(0, bind("parallel.strategy", Const("ddp"), Rank.default))
     missing = list(_without_files(call, project)) if call is not None and framework in _ACCELERATED else []
-    return [*missing, *found, *kept]
+    counted = list(_counted_by_the_machine(call.launch)) if call is not None else []
+    return [*missing, *counted, *found, *kept]
+
+
+def _counted_by_the_machine(launch: Launch) -> Iterator[Binding]:
+    """The processes of a launcher that starts one on each GPU of the machine. A file of accelerate's in the user's home
+    may say something else."""
+    stated = launch.ranks_per_node is not None or launch.total_ranks is not None
+    if stated or not asks_the_machine(launch.launcher, launch.environment):
+        return
+    sharded = ("parallel.strategy",) if launch.launcher == "accelerate" else ()
+    for field in ("parallel.ranks_per_node", "parallel.gpus_per_node", *sharded):
+        why = Unknown(f"{launch.launcher} starts a process on each GPU of the machine", Cause.run_time, (field,))
+        yield bind(field, Const(why), Rank.not_followed)
 
 
 _LAUNCHED = ("parallel.strategy", "parallel.ranks_per_node", "parallel.gpus_per_node", "train.precision")

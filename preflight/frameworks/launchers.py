@@ -227,6 +227,19 @@ def _note(launcher: Launcher, counts: Mapping[str, str], name: str, value: Expr,
         setattr(seen, counts[name], _count(value))
     elif launcher == "accelerate" and name in _ACCELERATE_ENVIRONMENT:
         seen.environment[_ACCELERATE_ENVIRONMENT[name]] = value
+    elif launcher == "deepspeed" and name in ("include", "i"):
+        seen.nodes, seen.ranks_per_node = _included(value)
+
+
+def _included(value: Expr) -> tuple[Expr, Expr]:
+    """Nodes and processes per node of `--include localhost:0,1` and `--include "a:0,1@b:0,1"` (its runner.py)."""
+    said = str(value.value) if isinstance(value, Const) and isinstance(value.value, str) else ""
+    hosts = [part.partition(":") for part in said.split("@")]
+    counts = {len(slots.split(",")) if slots else 0 for _, _, slots in hosts}
+    if len(counts) != 1 or not (count := counts.pop()):
+        unread = Const(Unknown("as many processes as the machine has devices", Cause.run_time), value.origin)
+        return unread, unread
+    return Const(len(hosts), value.origin), Const(count, value.origin)
 
 
 def _count(value: Expr) -> Expr:
@@ -242,4 +255,19 @@ def _count(value: Expr) -> Expr:
 def _launch(seen: _Seen) -> Launch:
     # torchrun starts one process per node unless told otherwise (torch.distributed.run, --nproc-per-node)
     ranks = Const(1) if seen.launcher == "torchrun" and seen.ranks_per_node is None else seen.ranks_per_node
+    if ranks is None and seen.total_ranks is None and asks_the_machine(seen.launcher, seen.environment):
+        ranks = _visible(seen.environment.get("CUDA_VISIBLE_DEVICES"))
     return Launch(seen.launcher, seen.nodes, ranks, seen.total_ranks, None, dict(seen.environment))
+
+
+def asks_the_machine(launcher: Launcher, environment: Mapping[str, Expr]) -> bool:
+    """Whether a launcher starts a process on each GPU that it finds, unless its options say how many: deepspeed, and
+    accelerate if no file is named (accelerate.commands.launch: `num_processes` is `torch.cuda.device_count()`)."""
+    return launcher == "deepspeed" or (launcher == "accelerate" and "ACCELERATE_CONFIG_FILE" not in environment)
+
+
+def _visible(devices: Expr | None) -> Expr | None:
+    """How many GPUs `CUDA_VISIBLE_DEVICES=0,1` before a command leaves."""
+    said = devices.value if isinstance(devices, Const) else None
+    names = [name for name in str(said).split(",") if name.strip()] if isinstance(said, (str, int)) else []
+    return Const(len(names), devices.origin) if names and devices is not None else None

@@ -7,7 +7,7 @@ The same function reads keyword arguments of a Python call, a JSON or YAML file 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -263,9 +263,26 @@ def _fsdp(args: Arguments, version: str | None) -> list[Binding]:
             config["cpu_offload"] = Const(True, place)
     found = fsdp_settings(config, _version(version), _mixed(args))
     if not known:  # a parameter, or something that cannot be followed
-        return [replace(found[0], expr=when(fsdp, Const("fsdp"), Const(None)))]
+        return _if_sharded(fsdp, found)
     bare = [b for b in found if b.field == "parallel.strategy" and b.origin is None]
     return [replace(b, origin=place, expr=Const(constant(b.expr), place)) if b in bare else b for b in found]
+
+
+_DECIDED_BY_CONFIG = ("train.gradient_checkpointing", "train.activation_offload", "parallel.offload")
+"""What `fsdp_config` may say beside how parameters are sharded."""
+
+
+def _if_sharded(fsdp: Expr, found: Sequence[Binding]) -> list[Binding]:
+    """The bindings of settings whose `fsdp` is given elsewhere: as one text, `full_shard auto_wrap offload`."""
+    text = Op("str", (fsdp,))
+    kind = when(Op("in", (Const("no_shard"), text)), Const("ddp"), Const("fsdp"))
+    offload = when(Op("in", (Const("offload"), text)), Const("parameters"), Const(None))
+    stated = [replace(b, expr=when(fsdp, b.expr, Const(None))) for b in found if b.field in _DECIDED_BY_CONFIG]
+    return [
+        replace(found[0], expr=when(fsdp, kind, Const(None))),
+        replace(found[0], field="parallel.offload", expr=when(fsdp, offload, Const(None))),
+        *stated,
+    ]
 
 
 def _version(transformers: str | None) -> int | None:

@@ -34,6 +34,12 @@ def role_of(text: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
+def is_evaluation(text: str) -> bool:
+    """Whether the words of `text` say validation, test or both (`inference_on_eval_data`), and not training."""
+    said = words(text)
+    return bool(said & (ROLES["validation"] | ROLES["test"])) and not said & ROLES["train"]
+
+
 _PARENTS: CacheKind[dict[ast.AST, ast.AST]] = CacheKind("each node's parent in a Python file")
 
 
@@ -136,4 +142,4 @@ def evaluates(record: CallRecord) -> bool:
     """Whether the call belongs to an evaluation: no gradients, or a function that says so."""
     if without_gradients(record):
         return True
-    return role_of((record.function or "").rpartition(".")[2]) in ("validation", "test")
+    return is_evaluation((record.function or "").rpartition(".")[2])

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under
-from preflight.program.call_site import evaluates, role_of, targets
+from preflight.program.call_site import around, evaluates, role_of, scope_of, targets
 from preflight.python.module import Module, load_module
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Const, Expr, Op
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _CROPS = ("RandomResizedCrop", "RandomCrop", "CenterCrop", "Resize", "RandomSizedCrop")
-"""Transforms that decide the size; of several in a row the crop comes last."""
+"""Transforms that decide the size; of several in a row the last one does."""
 DATA_SETS: Mapping[str, tuple[int, int]] = {
     "CIFAR10": (50_000, 32), "CIFAR100": (50_000, 32), "MNIST": (60_000, 28), "FashionMNIST": (60_000, 28),
     "KMNIST": (60_000, 28), "SVHN": (73_257, 32), "STL10": (5_000, 96),
@@ -32,16 +32,50 @@ def image_bindings(records: Sequence[CallRecord], project: Project) -> list[Bind
             samples, side = DATA_SETS[record.method]
             train = record.argument("train", 1)
             if train is None or constant(train) is not False:
-                found.append(bind("data.samples", Const(samples, record.origin), Rank.default))
-                found.append(bind("train.image_size", Const(side, record.origin), Rank.default))
-    sizes = [record for record in records if _is_size(record)]
-    training = [record for record in sizes if _role(record, project) != "validation"] or sizes
-    crops = [record for record in training if record.method != "Resize"] or training
-    for record in crops[:1]:
-        size = record.argument("size", 0)
-        if size is not None:
-            found += under(record.conditions, [bind("train.image_size", _side(size))])
+                own = {"data.samples": samples, "train.image_size": side}
+                made = [bind(field, Const(value, record.origin), Rank.default) for field, value in own.items()]
+                found += under(record.conditions, made)
+    return [*found, *_sizes(records, project)]
+
+
+def _sizes(records: Sequence[CallRecord], project: Project) -> list[Binding]:
+    """The size that the training's transforms end with. Different ones beside each other are unknown."""
+    every = [record for record in records if _is_size(record) and record.argument("size", 0) is not None]
+    training = [record for record in every if _role(record, project) != "validation"] or every
+    last = {_compose(record, project): record for record in training}.values()
+    sizes = [(record, _side(record.argument("size", 0) or Const(None))) for record in last]
+    always = [(record, size) for record, size in sizes if not _perhaps(record)]
+    later = [_side(record.argument("size", 1) or Const(None)) for record in _resizes(records)] if always else []
+    if any(not same(size, always[0][1]) for size in (*(size for _, size in always), *later)):
+        words = "the program transforms images to several sizes, and which of them train is not known"
+        return [bind("train.image_size", Const(Unknown(words, Cause.not_read), always[0][0].origin), Rank.read)]
+    found = [one for record, size in always[:1] for one in under(record.conditions, [bind("train.image_size", size)])]
+    for record, size in sizes:
+        if _perhaps(record):
+            found += under(record.conditions, [bind("train.image_size", size)])
     return found
+
+
+def _resizes(records: Sequence[CallRecord]) -> list[CallRecord]:
+    """`interpolate(images, size=(512, 512))` in a training function: of the images, or of what the model returns."""
+    found = [r for r in records if r.name == "torch.nn.functional.interpolate" and "." not in (r.function or "")]
+    return [r for r in found if not evaluates(r) and not isinstance(constant(r.argument("size", 1)), Unknown)]
+
+
+def _compose(record: CallRecord, project: Project) -> ast.AST:
+    """The call that a transform is in (`Compose([...])`), of whose transforms the last decides.
+
+    Transforms that a function appends to a list are one after the other too.
+    """
+    call = next((node for node in around(record, project) if isinstance(node, ast.Call)), None)
+    if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend"):
+        return scope_of(record, project) or call
+    return call or record.node
+
+
+def _perhaps(record: CallRecord) -> bool:
+    """Whether a condition decides that the transform is made."""
+    return any(isinstance(constant(condition), Unknown) for condition in record.conditions)
 
 
 def _side(size: Expr) -> Expr:

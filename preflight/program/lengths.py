@@ -16,12 +16,12 @@ CLIP_POSITIONS = 77
 
 
 def length_bindings(records: Sequence[CallRecord], task: str | None) -> list[Binding]:
-    """The length of sequences, by the tokenizer calls of training; by those of an evaluation if there are no others."""
+    """The length of sequences, by the tokenizer calls of training. Those of an evaluation say nothing of it."""
     has_images = task in ("contrastive", "diffusion")
     found: list[Binding] = []
-    calls = [record for record in records if _is_tokenizer(record)]
-    for record in [r for r in calls if evaluates(r)] + [r for r in calls if not evaluates(r)]:
-        found += _call(record, has_images)
+    for record in records:
+        if _is_tokenizer(record) and not (evaluates(record) or _asks_for_an_answer(record)):
+            found += _call(record, has_images)
     if not found:
         found = _declared(records)
     if task == "contrastive":
@@ -43,6 +43,11 @@ def _is_tokenizer(record: CallRecord) -> bool:
         return True
     said = words(record.name)
     return bool(said & {"tokenizer", "tokeniser", "tok", "processor"}) and "max_length" in record.kwargs
+
+
+def _asks_for_an_answer(record: CallRecord) -> bool:
+    """Whether the tokens are a prompt, which the model shall answer: of a generation, and not of training."""
+    return constant(record.argument("add_generation_prompt")) is True
 
 
 def _call(record: CallRecord, has_images: bool) -> list[Binding]:

@@ -38,6 +38,7 @@ _MODULES = (
     "apollo_torch",
     "lomo_optim",
     "schedulefree",
+    "mup",
 )
 _MADE = ("torch.optim.", "bitsandbytes.optim.", "galore_torch.", "apollo_torch.", "lomo_optim.", "schedulefree.")
 """Where whatever is made with a capital letter is an optimizer, known or not."""

@@ -23,6 +23,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.python.unknown_names import any_attribute, set_any
 from preflight.vocabulary.values import Cause, Const, unknown
 
 SILENT = frozenset(
@@ -214,6 +215,8 @@ def _next(site: CallSite) -> Abstract:
 def _dict(site: CallSite) -> Abstract:
     items: dict[Key, Abstract] = {}
     known = True
+    if site.args and isinstance(site.args[0], Config) and not site.kwargs:
+        return site.args[0]
     if site.args:
         known = copy_items(site.args[0], items)
         if not known and isinstance(site.args[0], Container):
@@ -232,7 +235,8 @@ def _dict(site: CallSite) -> Abstract:
 def _getattr(site: CallSite) -> Abstract:
     name = site.constant(1)
     if not isinstance(name, str):
-        return site.unknown("the name of the attribute is not known")
+        found = any_attribute(site.args[0], site.origin) if site.args else None
+        return found or site.unknown("the name of the attribute is not known")
     found = attribute(site.ev, site.args[0], name, site.node, site.frame)
     if len(site.args) < 3 or not isinstance(found, (Attribute, Config)):
         return found
@@ -259,6 +263,8 @@ def _setattr(site: CallSite) -> Abstract:
         name = site.ev.value_of(to_expr(site.args[1]))
         if isinstance(name, str):
             set_attribute(site.ev, site.args[0], name, site.args[2])
+        else:
+            set_any(site.ev, site.args[0], to_expr(site.args[1]), site.args[2], site.origin)
     return Const(None)
 
 

@@ -20,6 +20,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.python.unknown_names import CONFIG_ITEMS, update_unknown
 from preflight.vocabulary.budgets import MADE_ITEMS, VALUE_LENGTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
@@ -143,6 +144,7 @@ def _mapping_method(site: CallSite, receiver: Container, name: str) -> Abstract 
         for key, value in merged.items():
             set_item(site.ev, receiver, key, value)
         if not known:
+            update_unknown(site.ev, receiver, site.origin)
             receiver.flags["open"] = True
         return Const(None)
     if name in ("copy", "deepcopy", "to_dict", "as_dict", "_asdict"):
@@ -183,7 +185,9 @@ def _config_method(site: CallSite, receiver: Config, name: str) -> Abstract | No
         return Const(None)
     if name in ("copy", "as_dict", "to_dict"):
         return receiver
-    if name in ("items", "keys", "values"):
+    if name == "items":
+        return Instance(CONFIG_ITEMS, origin=site.origin)
+    if name in ("keys", "values"):
         return site.open_container()
     return None
 

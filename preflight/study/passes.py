@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.program.names import binding_for, of_a_device
 from preflight.slurm.resources import resources
-from preflight.study.follow import Chain, ChainStep, branch_scope
+from preflight.study.follow import LAUNCHES, Chain, ChainStep, branch_scope
 from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
 from preflight.vocabulary.reading import Binding, Branch, Problem, Rank, Reading, Request
 from preflight.vocabulary.spelling import checked
@@ -214,6 +214,26 @@ def one_process_on_several_gpus(draft: Draft) -> None:
         bounds[name] = Bound(name, expr, fact.origin, where=chain[-1].reading.path)
 
 
+_SET_BY_PROGRAMS = (
+    "train.optimizer", "train.precision", "train.grad_accum", "train.gradient_checkpointing", "parallel.strategy",
+    "data.workers",
+)  # fmt: skip
+"""What every program decides, by its text or by the trainer that it uses."""
+
+
+def unread_program(draft: Draft) -> None:
+    """A chain that ends with a launch has a program that was not read: its defaults are not those of the Job. What the
+    user states is of a program that the user knows."""
+    last = draft.chain[-1].reading
+    link = next((one for one in last.links if one.kind in LAUNCHES), None)
+    if link is None or any(bound.stated_by_user for bound in draft.bounds.values()):
+        return
+    for name in _SET_BY_PROGRAMS:
+        if name not in draft.bounds:
+            why = Unknown(f"{link.target or 'the program'} decides it, and was not read", Cause.not_read, (name,))
+            draft.bounds[name] = Bound(name, Const(why, link.origin), link.origin, where=last.path)
+
+
 def add_defaults(draft: Draft) -> None:
     """Defaults of the Job, for fields without a binding."""
     bounds = draft.bounds
@@ -263,6 +283,7 @@ PASSES: tuple[Callable[[Draft], None], ...] = (
     share_vocabulary,
     keep_stated_mappings_whole,
     one_process_on_several_gpus,
+    unread_program,
     add_defaults,
     find_axes,
 )

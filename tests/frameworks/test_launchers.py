@@ -72,6 +72,13 @@ def test_the_program_and_its_words(command: str, kind: str, name: str, words: li
         ("accelerate launch --num_processes 16 --num_machines 2 train.py", 2, None, 16),
         ("accelerate launch --multi_gpu train.py", None, None, None),
         ("deepspeed --num_gpus=4 --num_nodes 2 train.py", 2, 4, None),
+        ("deepspeed --include localhost:4,5,6,7 train.py", 1, 4, None),
+        ("deepspeed --include=a:0,1@b:2,3 train.py", 2, 2, None),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 deepspeed train.py", None, 3, None),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 accelerate launch train.py", None, 3, None),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 accelerate launch --config_file a.yaml train.py", None, None, None),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 accelerate launch --num_processes 2 train.py", None, None, 2),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 python train.py", None, None, None),
         ("python -m torch.distributed.launch --nproc_per_node=2 --use_env train.py", None, 2, None),
     ],
 )
@@ -80,8 +87,12 @@ def test_processes(command: str, nodes: int | None, per_node: int | None, total:
     assert [value(one) for one in (launch.nodes, launch.ranks_per_node, launch.total_ranks)] == [nodes, per_node, total]
 
 
-def test_counts_that_the_machine_decides_are_unknown() -> None:
-    assert isinstance(value(split("torchrun --nproc_per_node=gpu train.py").launch.ranks_per_node), Unknown)
+@pytest.mark.parametrize(
+    "command",
+    ["torchrun --nproc_per_node=gpu train.py", "deepspeed --include worker-0 train.py", "deepspeed -i a@b:0 x.py"],
+)
+def test_counts_that_the_machine_decides_are_unknown(command: str) -> None:
+    assert isinstance(value(split(command).launch.ranks_per_node), Unknown)
 
 
 def test_values_that_are_expressions_stay_so() -> None:

@@ -79,6 +79,15 @@ def test_axolotl(more: str, field: str, value: Value, tmp_path: Path) -> None:
     assert found.get(field) == value
 
 
+@pytest.mark.parametrize("rl", ["dpo", "grpo", "kto"])
+def test_axolotls_training_on_preferences_is_not_modelled(rl: str, tmp_path: Path) -> None:
+    assert is_unknown(values(read("x.yml", f"{AXOLOTL}rl: {rl}\n", tmp_path))["train.batch_size"])
+
+
+def test_axolotl_without_preferences_has_its_batch(tmp_path: Path) -> None:
+    assert values(read("x.yml", f"{AXOLOTL}rl:\n", tmp_path))["train.batch_size"] == 2
+
+
 def test_axolotls_places(tmp_path: Path) -> None:
     reading = read("x.yml", AXOLOTL + "liger_fused_linear_cross_entropy: true\n", tmp_path)
     assert place(reading, "train.loss", tmp_path) == "true"

@@ -60,7 +60,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         _SAID, lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
     )
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
-    parameters = _with_file((*known.values(), *_library_parameters(evaluator)), evaluator)
+    known |= _library_parameters(evaluator)
+    parameters = _with_file(tuple(known.values()), evaluator)
     axes, settings, problems = sweep_of(evaluator)
     starts = folders(source.path, call)
     told, files, given_by_files = _lightning_cli(evaluator, call, project, starts)
@@ -173,16 +174,23 @@ def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
                 yield found
 
 
-def _library_parameters(evaluator: Evaluator) -> list[Parameter]:
-    """Flags of a library's argument classes (`HfArgumentParser((..., TrainingArguments))`)."""
-    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters
+def _library_parameters(evaluator: Evaluator) -> dict[str, Parameter]:
+    """Flags of a library's argument classes (`HfArgumentParser((..., TrainingArguments))`).
+
+    A field that the program only reads, `getattr(training_args, "deepspeed", None)`, has its flag nevertheless.
+    """
+    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters, parses_file
 
     found: dict[str, Parameter] = {}
     for record in evaluator.calls:
         flavour = ARGUMENT_CLASSES.get(record.method)
-        if flavour is not None and from_command_line(record):
-            found |= {p.name: p for p in parameters(flavour) if p.name not in evaluator.parameters}
-    return list(found.values())
+        if flavour is None or not from_command_line(record):
+            continue
+        for one in parameters(flavour):
+            known = evaluator.parameters.get(one.name)
+            if known is None or not (known.flags or parses_file(record)):
+                found[one.name] = one
+    return found
 
 
 def _with_file(parameters: Sequence[Parameter], evaluator: Evaluator) -> tuple[Parameter, ...]:
@@ -307,10 +315,13 @@ _SCHEME_FILES = (
 def _flagged_configs(parameters: Sequence[Parameter], call: Call | None) -> Iterator[Link]:
     """A DeepSpeed file that an option names (`--deepspeed ds.json`), by the command line or by its default."""
     from preflight.frameworks.named_files import name_in
+    from preflight.program.bindings import is_unknown
 
     values = {one.name: one.default for one in parameters} | given(parameters, call.words if call is not None else ())
     for option, value in values.items():
         name = name_in(value)
+        if name is None and option in _SCHEME_FILES and is_unknown(value):
+            yield Link("config", "", origin=value.origin)
         if name is None or ("deepspeed" not in option and option not in _SCHEME_FILES):
             continue
         if name.endswith(".json") or (option in _SCHEME_FILES and ("." in name or "/" in name)):

@@ -11,7 +11,7 @@ from preflight.dialects.shell import docker_run
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.values import word_text
 from preflight.frameworks import commands
-from preflight.frameworks.launchers import LaunchCommand, take_apart
+from preflight.frameworks.launchers import LaunchCommand, asks_the_machine, take_apart
 from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
@@ -234,8 +234,12 @@ def _within(outer: Launch, inner: Launch, request: Request | None) -> Launch:
 
 
 def _all_gpus(launch: Launch, words: tuple[Word, ...], request: Request | None) -> Launch:
-    """deepspeed starts a process on every GPU of every node in its hostfile, unless its options select some of them."""
-    if launch.launcher != "deepspeed" or request is None or launch.total_ranks is not None:
+    """deepspeed starts a process on every GPU of every node in its hostfile, unless its options select some of them.
+    accelerate starts one on every GPU of its node."""
+    asks = asks_the_machine(launch.launcher, launch.environment) and (
+        launch.launcher == "deepspeed" or not launch.nodes
+    )
+    if not asks or request is None or launch.total_ranks is not None:
         return launch
     named = {word.prefix.rstrip("=") for word in words}
     if named & {"--include", "-i", "--exclude", "-e"}:

@@ -212,20 +212,37 @@ def parse_known(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return sequence([parse_args(record, ev) or Const(None), sequence([], "list", None, True)], "tuple")
 
 
-HOOKS: Mapping[str, Hook] = {
-    f"{parser_name}{suffix}": hook
-    for parser_name in (PARSER, *_ALIASES)
-    for suffix, hook in {
-        "": parser,
-        ".add_argument": add_argument,
-        ".add": add_argument,
-        ".set_defaults": set_defaults,
-        ".add_argument_group": group,
-        ".add_mutually_exclusive_group": group,
-        ".add_subparsers": subparsers,
-        ".parse_args": parse_args,
-        ".parse_known_args": parse_known,
-        ".parse_intermixed_args": parse_args,
-    }.items()
-    if not (parser_name == "transformers.HfArgumentParser" and not suffix)
-} | {"argparse._SubParsersAction.add_parser": add_parser}
+def deepspeed_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`parser = deepspeed.add_config_arguments(parser)` adds the flags of DeepSpeed (deepspeed/__init__.py, 0.19)."""
+    holder = record.object("parser", 0)
+    state = state_of(holder)
+    if state is not None:
+        switch = Parameter("deepspeed", Const(False), ("--deepspeed",), "argparse", "flag", (), record.origin)
+        file = Parameter("deepspeed_config", Const(None), ("--deepspeed_config",), "argparse", "str", (), record.origin)
+        state.parameters |= {one.name: one for one in (switch, file)}
+    return holder
+
+
+HOOKS: Mapping[str, Hook] = (
+    {
+        "deepspeed.add_config_arguments": deepspeed_arguments,
+    }
+    | {
+        f"{parser_name}{suffix}": hook
+        for parser_name in (PARSER, *_ALIASES)
+        for suffix, hook in {
+            "": parser,
+            ".add_argument": add_argument,
+            ".add": add_argument,
+            ".set_defaults": set_defaults,
+            ".add_argument_group": group,
+            ".add_mutually_exclusive_group": group,
+            ".add_subparsers": subparsers,
+            ".parse_args": parse_args,
+            ".parse_known_args": parse_known,
+            ".parse_intermixed_args": parse_args,
+        }.items()
+        if not (parser_name == "transformers.HfArgumentParser" and not suffix)
+    }
+    | {"argparse._SubParsersAction.add_parser": add_parser}
+)

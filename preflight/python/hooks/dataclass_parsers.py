@@ -20,6 +20,7 @@ from preflight.python.objects import (
     External,
     FunctionValue,
     Instance,
+    from_value,
     sequence,
     to_expr,
 )
@@ -166,8 +167,19 @@ def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
         if isinstance(cls, ClassValue):
             overridden = {key: Ref(key) for key in ev.parameters if any(key in c.annotations for c in cls.lineage())}
         made = replace(record, name=name, receiver=None, method=name.rpartition(".")[2], receiver_object=None)
-        made = replace(made, args=(), arguments=(), kwargs=overridden, keywords=dict(overridden), complete=False)
+        keywords = {**overridden, **_mappings_of_file(ev)}
+        made = replace(made, args=(), arguments=(), kwargs=overridden, keywords=keywords, complete=False)
         ev.calls.append(made)
+
+
+def _mappings_of_file(ev: Evaluator) -> dict[str, Abstract]:
+    """`fsdp_config:` and its like in the file of arguments: no flag sets one of their keys."""
+    given = ev.remembered.known(ARGUMENT_FILE) or {}
+    return {
+        name: from_value(expr.value, expr.origin)
+        for name, expr in given.items()
+        if isinstance(expr, Const) and isinstance(expr.value, Mapping)
+    }
 
 
 def cli(record: CallRecord, ev: Evaluator) -> Abstract | None:

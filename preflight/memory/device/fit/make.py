@@ -225,6 +225,8 @@ def _parameters(
     outside: list[ParameterRow] = []
     by_layer: dict[str, dict[int, list[ParameterRow]]] = {}
     for (name, nbytes, elements, trainable), values in zip(trace["parameters"], numels, strict=True):
+        if not elements:  # no row of the embeddings is trained (peft's trainable tokens without `token_indices`)
+            continue
         size = reader.size(values)
         if size is None:
             raise CannotMake(f"no formula for the size of {name}")
