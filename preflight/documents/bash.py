@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from preflight.documents.directives import Directive, Ignored, read_directives
-from preflight.documents.shell_reader import Assignment, ShellCommand, ShellReader
+from preflight.documents.shell_reader import Assignment, ShellCommand, ShellReader, ShellStep, WrittenFile
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_words import Words
 from preflight.vocabulary.text import DocumentError, Source
@@ -49,11 +49,12 @@ class BashDocument:
     assignments: tuple[Assignment, ...] = ()
     commands: tuple[ShellCommand, ...] = ()
     heredocs: tuple[Span, ...] = ()
+    written: tuple[WrittenFile, ...] = ()
 
     @property
-    def steps(self) -> list[Assignment | ShellCommand]:
-        """Assignments and commands in the order of the text."""
-        steps: list[Assignment | ShellCommand] = [*self.assignments, *self.commands]
+    def steps(self) -> list[ShellStep]:
+        """Assignments, commands and written files in the order of the text."""
+        steps: list[ShellStep] = [*self.assignments, *self.commands, *self.written]
         return sorted(steps, key=lambda step: step.span.start)
 
     @cached_property
@@ -126,4 +127,6 @@ def _parse(source: Source, text: ShellText) -> BashDocument:
     reader = ShellReader(Words(ShellText(text.path, text.text.replace("\r\n", " \n"), text.offsets, text.holes)))
     reader.statements(tree.root_node, (), False, 0)
     reader.finish()
-    return BashDocument(source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs))
+    return BashDocument(
+        source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs), tuple(reader.written)
+    )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from preflight.dialects.shell.outputs import Outputs, indices_of, one_list, plain_name, selected
 from preflight.dialects.shell.values import (
     MAX_UNROLLED,
     MAX_VALUE,
@@ -30,11 +31,24 @@ from preflight.dialects.shell.values import (
     word_text,
 )
 from preflight.documents.bash import BashDocument, reparse
-from preflight.documents.shell_reader import Assignment, ShellBlock, ShellCommand
+from preflight.documents.shell_reader import LINE, Assignment, ShellBlock, ShellCommand, ShellStep, WrittenFile
 from preflight.documents.shell_words import ShellWord, apply_defaults
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
+from preflight.vocabulary.values import (
+    Cause,
+    Const,
+    Expr,
+    Op,
+    Origin,
+    Ref,
+    Span,
+    evaluate,
+    names,
+    origins,
+    substitute,
+    unknown,
+)
 
 MAX_NESTED = 8
 """Nested functions, sourced files and command strings."""
@@ -45,7 +59,6 @@ MAX_RUNS = 500
 MAX_STEPS = 20_000
 """Assignments and commands with unrolled loops; scripts written by people have less than a thousand."""
 
-Step = Assignment | ShellCommand
 Sourced = Callable[[str], "BashDocument | None"]
 
 
@@ -78,7 +91,7 @@ class Shell:
     sourced: Sourced | None = None
     exported: set[str] = field(default_factory=set)
     directory: str | None = "."
-    functions: dict[str, tuple[list[Step], int]] = field(default_factory=dict)
+    functions: dict[str, tuple[list[ShellStep], int]] = field(default_factory=dict)
     runs: list[StartedCommand] = field(default_factory=list)
     group: int = 0
     pending: bool = False
@@ -87,8 +100,15 @@ class Shell:
     """Functions and sourced files that are being followed; recursion is not followed."""
     ended: bool = False
     steps: int = 0
+    doubtful: int = 0
+    """Conditional blocks around the current step."""
     assigned: dict[str, list[Expr]] = field(default_factory=dict)
     """The values that the steps of the conditional block around give to each variable."""
+    outputs: Outputs = field(default_factory=lambda: Outputs(lambda name: None))
+    fixed: dict[str, Expr] = field(default_factory=dict)
+    """Axes whose values are followed one at a time, with the current values."""
+    unrolled: bool = False
+    """Whether a command was followed for each value of an axis."""
     turns: tuple[Origin, ...] = ()
     """The places of the current values of the loops around: they distinguish unrolled commands."""
 
@@ -105,8 +125,8 @@ class Shell:
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _steps(self, steps: Sequence[Step], depth: int) -> None:
-        def block(step: Step) -> ShellBlock | None:
+    def _steps(self, steps: Sequence[ShellStep], depth: int) -> None:
+        def block(step: ShellStep) -> ShellBlock | None:
             return step.blocks[depth] if len(step.blocks) > depth else None
 
         for around, group in groupby(steps, block):
@@ -121,7 +141,7 @@ class Shell:
                 if not self.ended and self.steps <= MAX_STEPS:
                     self._step(step)
 
-    def _block(self, block: ShellBlock, steps: list[Step], depth: int) -> None:
+    def _block(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
         if block.kind == "function":
             self.functions[block.name] = (steps, depth)
         elif block.kind == "loop":
@@ -133,13 +153,21 @@ class Shell:
             self._steps(steps, depth)
             self.variables, self.directory = saved, directory
 
-    def _loop(self, block: ShellBlock, steps: list[Step], depth: int) -> None:
+    def _loop(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
         values = [expr for word in block.words for expr in self._values(word)]
-        if block.name and 0 < len(values) <= MAX_UNROLLED and not any(is_unknown(value) for value in values):
+        name = block.name
+        if block.lines is not None:
+            read = self.closed(Op("lines", (block.lines, Const(False)), None))
+            name, values = LINE, list(operands_of(read)) if is_tuple(read) else []
+        if name and 0 < len(values) <= MAX_UNROLLED and not any(is_unknown(value) for value in values):
             outer = self.turns
-            for value in values:
-                self.variables[block.name] = value
-                self.turns = (*outer, value.origin) if value.origin is not None else outer
+            places = [value.origin for value in values]
+            for turn, value in enumerate(values):
+                self.variables[name] = value
+                place = value.origin
+                if place is not None and places.count(place) > 1:  # the values of `{1..4}` stand at one place
+                    place = replace(place, route=(turn,))
+                self.turns = (*outer, place) if place is not None else outer
                 self._steps(steps, depth)
             self.turns = outer
             return
@@ -150,10 +178,12 @@ class Shell:
             self.variables[name] = unknown(f"{name} changes in a loop", cause=Cause.run_time)
         self._steps(steps, depth)
 
-    def _conditional(self, steps: list[Step], depth: int) -> None:
+    def _conditional(self, steps: list[ShellStep], depth: int) -> None:
         before, directory, ended = dict(self.variables), self.directory, self.ended
         outer, self.assigned = self.assigned, {}
+        self.doubtful += 1
         self._steps(steps, depth)
+        self.doubtful -= 1
         self.ended = ended
         for name, expr in list(self.variables.items()):
             if before.get(name) != expr:
@@ -166,11 +196,16 @@ class Shell:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: ShellStep) -> None:
         if isinstance(step, Assignment):
             self._assign(step)
             return
-        words = tuple(word for shell_word in step.words for word in self._words(shell_word))
+        if isinstance(step, WrittenFile):
+            self._write(step.target, step.text)
+            return
+        words: tuple[Word, ...] | None = self._all_words(step)
+        if words is None:
+            return
         name = word_text(words[0]) if words else None
         if name is None:
             return
@@ -182,7 +217,11 @@ class Shell:
         elif name in ("source", "."):
             self._source(rest)
         elif name == "eval":
-            self.follow_text(joined(rest))
+            axis = self._chooses(joined(rest))
+            if axis is not None:
+                self._each(step, axis)
+            else:
+                self.follow_text(joined(rest))
         elif name == "wait":
             self.group += self.pending
             self.pending = False
@@ -207,9 +246,18 @@ class Shell:
         ):
             self._run(step, words)
 
+    def _write(self, target: ShellWord, text: Expr | None) -> None:
+        """A file that the script writes. Under a condition, it may also be the file that was there before."""
+        name = evaluate(self.closed(target.expr))
+        if isinstance(name, str):
+            known = text is not None and not self.doubtful
+            self.outputs.written[plain_name(name)] = self.closed(text) if text is not None and known else None
+
     def _run(self, step: ShellCommand, words: tuple[Word, ...]) -> None:
         own = {one.name: self.closed(one.expr) for one in step.environment}
         shared = {name: self.variables[name] for name in self.exported if name in self.variables}
+        if self.fixed:
+            shared = {name: self.closed(value) for name, value in shared.items()}
         origin = replace(step.words[0].origin, via=self.turns)
         self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory))
         if step.background:
@@ -220,6 +268,8 @@ class Shell:
     def _assign(self, step: Assignment) -> None:
         value = self.closed(step.expr)
         old = self.variables.get(step.name)
+        if is_tuple(value):
+            value = self._split_array(value)
         if step.index is not None:
             value = unknown(f"only one element of {step.name} is set here", step.expr.origin)
         elif step.append and old is not None:
@@ -268,12 +318,14 @@ class Shell:
 
     def closed(self, expr: Expr) -> Expr:
         """`expr` with the current values of its variables. A variable that is not set is unknown."""
-        known = {**self.variables, **self._positional()}
-        free = {name: value for name, value in known.items() if name not in self.axes}
+        known = {**self.variables, **self._positional(), **self.fixed}
+        free = {name: value for name, value in known.items() if name not in self.axes or name in self.fixed}
         found = substitute(apply_defaults(tidy(expr), known), free)
         if size_of(found) > MAX_VALUE:
             return unknown("it is longer than any word of a command can be", expr.origin, Cause.budget)
-        return self._open(found) if any(name not in self.axes for name in names(found)) else found
+        if any(name not in self.axes for name in names(found)):
+            found = self._open(found)
+        return self.outputs.resolved(found)
 
     def _open(self, expr: Expr) -> Expr:
         if isinstance(expr, Ref) and expr.name not in self.axes:
@@ -290,6 +342,89 @@ class Shell:
         for index, word in enumerate(self.arguments, 1):
             found[str(index)] = whole(word)
         return found
+
+    # --- values that an index of the job chooses ----------------------------------------------------------------------
+
+    def _all_words(self, step: ShellCommand) -> tuple[Word, ...] | None:
+        """The words of a command. None: they differ by the values of an axis, and the command was followed for each."""
+        found: list[Word] = []
+        for shell_word in step.words:
+            words = list(self._words(shell_word))
+            axis = next(
+                (axis for word in words if word.value is not None for axis in [self._chooses(word.value)] if axis), None
+            )
+            several = None if axis is None else self._by_index(words, axis, shell_word.splits)
+            if axis is not None and several is None:
+                self._each(step, axis)
+                return None
+            found += words if several is None else several
+        return tuple(found)
+
+    def _chooses(self, expr: Expr) -> str | None:
+        """The axis that chooses an element of an expression; None if there is none, or more than one."""
+        axes = set(names(expr)) & self.axes
+        [axis, *more] = axes or {""}
+        return axis if axis and not more and self._values_of(expr, axis) else None
+
+    def _values_of(self, expr: Expr, axis: str) -> list[int]:
+        possible = indices_of(expr, axis)
+        stated = self.outputs.indices.get(axis)
+        return sorted(one for one in possible or () if stated is None or one in stated)
+
+    def _by_index(self, words: list[Word], axis: str, splits: bool) -> list[Word] | None:
+        """Words whose values an axis chooses, for all its values at once; None if their number or options differ."""
+        whole_values = Op("tuple", tuple(whole(word) for word in words))
+        table: dict[int, list[Word]] = {}
+        for value in self._values_of(whole_values, axis):
+            table[value] = [
+                one
+                for word in words
+                for one in self._split_value(selected(whole(word), axis, value), word.origin, splits)
+            ]
+        stated = self.outputs.indices.get(axis)
+        return one_list(table, axis, stated is None or len(table) == len(stated))
+
+    def _split_value(self, value: Expr, place: Origin | None, splits: bool) -> Iterator[Word]:
+        origin = place or Origin(self.source.path, Span(0, 0))
+        if splits and has_blank(value):
+            yield from split(value, origin, self.source)
+        elif not (splits and isinstance(value, Const) and value.value == ""):
+            yield of_value(value, origin)
+
+    def _each(self, step: ShellCommand, axis: str) -> None:
+        """Follows a command for each value of an axis: each is a job of its own."""
+        if axis in self.fixed:
+            return
+        outer, self.unrolled = self.turns, True
+        expr = Op("tuple", tuple(self.closed(word.expr) for word in step.words))
+        for value in self._values_of(expr, axis)[:MAX_UNROLLED]:
+            self.fixed[axis] = Const(value)
+            place = next(
+                (place for place in origins(selected(expr, axis, value)) if place.path != self.source.path), None
+            )
+            self.turns = outer if place is None else (*outer, place)
+            self._step(step)
+            self.group += 1
+        del self.fixed[axis]
+        self.turns = outer
+
+    def _split_array(self, value: Expr) -> Expr:
+        """An array with a word in each element, where the words are known."""
+        found: list[Expr] = []
+        for operand in operands_of(value):
+            inner = operands_of(operand)[0] if isinstance(operand, Op) and operand.operator == "words" else None
+            if inner is None or next(_holes(inner), None) is not None:
+                found.append(operand)
+                continue
+            place = operand.origin or inner.origin or Origin(self.source.path, Span(0, 0))
+            axis = self._chooses(inner)
+            words = (
+                list(self._items(Op("tuple", (operand,)), place))
+                if axis is None
+                else self._by_index([of_value(inner, place)], axis, True)
+            )
+            found += [operand] if words is None else [whole(word) for word in words]
+        return Op("tuple", tuple(found), value.origin)
 
     def _values(self, word: ShellWord) -> Iterator[Expr]:
         """The values of one word in the list of a `for` loop."""
@@ -333,6 +468,14 @@ class Shell:
                 yield from split(inner, place, self.source)
             elif not (cut and isinstance(inner, Const) and inner.value == ""):
                 yield of_value(inner, inner.origin or place)
+
+
+def _holes(expr: Expr) -> Iterator[Expr]:
+    """The unknown parts of a value."""
+    if is_unknown(expr):
+        yield expr
+    for operand in operands_of(expr):
+        yield from _holes(operand)
 
 
 def _given_at_start(origin: Origin) -> Word:

@@ -95,8 +95,12 @@ def _side_by_side(pieces: list[Expr]) -> Expr:
 def _within(part: Const, start: int, end: int, script: Source) -> Origin | None:
     """The place of a piece of a constant. It is editable only if the file has exactly this text."""
     origin = part.origin
-    if origin is None or origin.path != script.path:
-        return origin
+    if origin is None:
+        return None
+    if origin.path != script.path:
+        exact = origin.editable and origin.span.end - origin.span.start == len(str(part.value))
+        at = origin.span.start
+        return Origin(origin.path, Span(at + start, at + end), None, origin.via) if exact else origin
     places = _places(str(part.value), script.text[origin.span.start : origin.span.end])
     if places is None or places[end - 1] - places[start] != end - 1 - start:
         return Origin(origin.path, origin.span, None, origin.via, False)
