@@ -154,7 +154,7 @@ class Outputs:
             for one in operands_of(inner) if is_tuple(inner) else (inner,):
                 text = flat(one)
                 if text is None:
-                    yield next(_unknowns(one), Const(Unknown("it is not followed")))
+                    yield next(_unknowns(one), Const(Unknown("it is not followed", Cause.not_read)))
                 elif cut:
                     yield from fields_of(text, None)
                 else:
