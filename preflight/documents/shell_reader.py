@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from preflight.documents.shell_tests import condition, matches
 from preflight.documents.shell_words import MAX_DEPTH, ShellWord, Words
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Span, unknown
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShellBlock:
-    """A block around a command: `kind` is loop, conditional, function or subshell.
+    """A block around a command: `kind` is loop, conditional, branch, function or subshell.
+
+    A conditional has a branch for each `then`, `elif`, `else` and item of a `case`, or no branches (`a && b`). It, or
+    the branch, runs if its `condition` holds and no branch before it runs; without a condition, it may run or not. A
+    `while` loop has a condition, too.
 
     The `name` is the variable of a `for` loop or the name of a function; `words` is the list of a `for` loop. `lines`
     is what `while read` reads, one line each turn: each turn sets the variable LINE.
@@ -27,6 +32,7 @@ class ShellBlock:
     name: str = ""
     words: tuple[ShellWord, ...] = ()
     lines: Expr | None = None
+    condition: Expr | None = None
 
 
 LINE = "<line>"
@@ -183,9 +189,12 @@ class ShellReader:
             node = node.children[0]
         self.statement(node, blocks, background, depth + 1)
         asks = node.type in ("test_command", "negated_command") or self.words.source(node).split()[:1] in _QUESTIONS
+        test = condition(self.words, node) if asks and len(chain) == 1 else None
         for operator, child in reversed(chain):
             certain = operator == "&&" and not asks
-            inner = blocks if certain else (*blocks, ShellBlock("conditional", self.words.span(child)))
+            holds = Op("not", (test,)) if test is not None and operator == "||" else test
+            block = ShellBlock("conditional", self.words.span(child), condition=holds)
+            inner = blocks if certain else (*blocks, block)
             self.statement(child, inner, background, depth + 1)
 
     def piped(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
@@ -219,12 +228,37 @@ class ShellReader:
             body = body[1:]
         elif node.type == "if_statement":
             self.statement(body[0], blocks, background, depth + 1)  # the test itself always runs
-            body = body[1:]
-        inner = (*blocks, ShellBlock(kind, span, name, words, lines))
+        test = condition(self.words, body[0]) if node.type == "while_statement" and lines is None else None
+        inner = (*blocks, ShellBlock(kind, span, name, words, lines, test))
+        if kind == "conditional":
+            for branch, children in self._branches(node):
+                for child in children:
+                    self.statement(child, (*inner, branch), background, depth + 1)
+            return
         for index, child in enumerate(body):
             if lines is not None and index == 0:
                 self.given = Op("text", (Ref(LINE),))
             self.statement(child, inner, background, depth + 1)
+
+    def _branches(self, node: Node) -> Iterator[tuple[ShellBlock, list[Node]]]:
+        """The branches of an `if` or a `case`, with their statements."""
+        children = node.named_children
+        if node.type == "case_statement":
+            for item in (child for child in children if child.type == "case_item"):
+                cut = next((at for at, child in enumerate(item.children) if child.type == ")"), len(item.children))
+                patterns = [child for child in item.children[:cut] if child.is_named]
+                rest = [child for child in item.children[cut:] if child.is_named]
+                chosen = matches(self.words, children[0], patterns)
+                yield ShellBlock("branch", self.words.span(item), condition=chosen), rest
+            return
+        parts = [child for child in children if child.type in ("elif_clause", "else_clause")]
+        own = [child for child in children[1:] if child not in parts]
+        test = condition(self.words, children[0])
+        yield ShellBlock("branch", self.words.span(children[0]), condition=test), own
+        for part in parts:
+            inner, always = part.named_children, part.type == "else_clause"
+            test = Const(True) if always else condition(self.words, inner[0])
+            yield ShellBlock("branch", self.words.span(part), condition=test), inner[0 if always else 1 :]
 
     def _loop_variable(
         self, name: str, words: tuple[ShellWord, ...], node: Node, blocks: tuple[ShellBlock, ...], span: Span

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from preflight.dialects.shell.outputs import Outputs, indices_of, one_list, plain_name, selected
+from preflight.dialects.shell.outputs import Outputs, indices_of, one_list, plain_name, selected, words_at
 from preflight.dialects.shell.values import (
     MAX_UNROLLED,
     MAX_VALUE,
     brace_words,
     has_blank,
+    has_hole,
     is_all_arguments,
     is_tuple,
     is_unknown,
@@ -24,6 +25,7 @@ from preflight.dialects.shell.values import (
     of_value,
     operands_of,
     perhaps_longer,
+    rests_on_default,
     size_of,
     split,
     tidy,
@@ -43,6 +45,7 @@ from preflight.vocabulary.values import (
     Origin,
     Ref,
     Span,
+    Unknown,
     evaluate,
     names,
     origins,
@@ -100,6 +103,8 @@ class Shell:
     """Functions and sourced files that are being followed; recursion is not followed."""
     ended: bool = False
     steps: int = 0
+    assumed: set[str] = field(default_factory=set)
+    """Variables with the default of a variable that the script does not set: the environment may set it."""
     doubtful: int = 0
     """Conditional blocks around the current step."""
     assigned: dict[str, list[Expr]] = field(default_factory=dict)
@@ -147,7 +152,9 @@ class Shell:
         elif block.kind == "loop":
             self._loop(block, steps, depth)
         elif block.kind == "conditional":
-            self._conditional(steps, depth)
+            self._decided(block, steps, depth)
+        elif block.kind == "branch":
+            self._steps(steps, depth)
         else:
             saved, directory = dict(self.variables), self.directory
             self._steps(steps, depth)
@@ -171,12 +178,57 @@ class Shell:
                 self._steps(steps, depth)
             self.turns = outer
             return
+        if any(isinstance(step, ShellCommand) and step.name == "shift" for step in steps):
+            if self._shifted(block, steps, depth):
+                return
+            self.arguments = None
         changed = {step.name for step in steps if isinstance(step, Assignment)} | (
             {block.name} if block.name else set()
         )
         for name in changed:
             self.variables[name] = unknown(f"{name} changes in a loop", cause=Cause.run_time)
         self._steps(steps, depth)
+
+    def _shifted(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> bool:
+        """Follows a loop over the arguments of the script (`while [ $# -gt 0 ]`); False if they are not known."""
+        if block.condition is None or self.arguments is None or not self._holds(block.condition):
+            return False
+        for _ in range(MAX_UNROLLED):
+            self._steps(steps, depth)
+            holds = None if self.arguments is None else self._holds(block.condition)
+            if not holds:
+                return holds is False
+        return False
+
+    def _decided(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
+        """The branch that runs, if the tests can be decided; else every branch that may run, under a condition."""
+        left: list[ShellStep] = []
+        branches: list[ShellBlock | None] = []
+        for branch, group in groupby(steps, lambda step: step.blocks[depth] if len(step.blocks) > depth else None):
+            inside = list(group)
+            test = branch.condition if branch is not None and branch.kind == "branch" else block.condition
+            holds = None if test is None else self._holds(test)
+            if holds is False:
+                continue
+            left += inside
+            branches.append(branch)
+            if holds and len(branches) == 1:
+                self._steps(left, depth)
+                return
+            if holds:
+                break
+        if left:
+            self._conditional(left, depth)
+
+    def _holds(self, test: Expr) -> bool | None:
+        """Whether a test succeeds; None: unknown, or it depends on a default that the environment may replace."""
+        if self._is_assumed(test):
+            return None
+        value = evaluate(self.closed(test))
+        return None if isinstance(value, Unknown) else bool(value)
+
+    def _is_assumed(self, expr: Expr) -> bool:
+        return rests_on_default(expr, self.variables.keys() | self._positional().keys(), self.assumed)
 
     def _conditional(self, steps: list[ShellStep], depth: int) -> None:
         before, directory, ended = dict(self.variables), self.directory, self.ended
@@ -226,7 +278,9 @@ class Shell:
             self.group += self.pending
             self.pending = False
         elif name == "shift":
-            self.arguments = self.arguments[1:] if self.arguments is not None else None
+            count = "1" if not rest else word_text(rest[0]) or ""
+            known = self.arguments is not None and count.isdecimal() and not self.doubtful
+            self.arguments = self.arguments[int(count) :] if known and self.arguments is not None else None
         elif name == "set" and rest and word_text(rest[0]) == "--":
             self.arguments = rest[1:]
         elif name == "exit":
@@ -266,8 +320,10 @@ class Shell:
             self.group += 1
 
     def _assign(self, step: Assignment) -> None:
+        assumed = self._is_assumed(step.expr) or (step.append and step.name in self.assumed)
         value = self.closed(step.expr)
         old = self.variables.get(step.name)
+        (self.assumed.add if assumed else self.assumed.discard)(step.name)
         if is_tuple(value):
             value = self._split_array(value)
         if step.index is not None:
@@ -373,23 +429,10 @@ class Shell:
 
     def _by_index(self, words: list[Word], axis: str, splits: bool) -> list[Word] | None:
         """Words whose values an axis chooses, for all its values at once; None if their number or options differ."""
-        whole_values = Op("tuple", tuple(whole(word) for word in words))
-        table: dict[int, list[Word]] = {}
-        for value in self._values_of(whole_values, axis):
-            table[value] = [
-                one
-                for word in words
-                for one in self._split_value(selected(whole(word), axis, value), word.origin, splits)
-            ]
+        values = self._values_of(Op("tuple", tuple(whole(word) for word in words)), axis)
         stated = self.outputs.indices.get(axis)
+        table = {value: words_at(words, axis, value, splits, self.source) for value in values}
         return one_list(table, axis, stated is None or len(table) == len(stated))
-
-    def _split_value(self, value: Expr, place: Origin | None, splits: bool) -> Iterator[Word]:
-        origin = place or Origin(self.source.path, Span(0, 0))
-        if splits and has_blank(value):
-            yield from split(value, origin, self.source)
-        elif not (splits and isinstance(value, Const) and value.value == ""):
-            yield of_value(value, origin)
 
     def _each(self, step: ShellCommand, axis: str) -> None:
         """Follows a command for each value of an axis: each is a job of its own."""
@@ -413,7 +456,7 @@ class Shell:
         found: list[Expr] = []
         for operand in operands_of(value):
             inner = operands_of(operand)[0] if isinstance(operand, Op) and operand.operator == "words" else None
-            if inner is None or next(_holes(inner), None) is not None:
+            if inner is None or has_hole(inner):
                 found.append(operand)
                 continue
             place = operand.origin or inner.origin or Origin(self.source.path, Span(0, 0))
@@ -468,14 +511,6 @@ class Shell:
                 yield from split(inner, place, self.source)
             elif not (cut and isinstance(inner, Const) and inner.value == ""):
                 yield of_value(inner, inner.origin or place)
-
-
-def _holes(expr: Expr) -> Iterator[Expr]:
-    """The unknown parts of a value."""
-    if is_unknown(expr):
-        yield expr
-    for operand in operands_of(expr):
-        yield from _holes(operand)
 
 
 def _given_at_start(origin: Origin) -> Word:

@@ -7,12 +7,12 @@ has the value of each index, with its place in the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from preflight.dialects.shell.text_tools import TOOLS, Line, Lines, fields_of, in_a_row, lines_of, part, text_of
-from preflight.dialects.shell.values import MAX_VALUE, is_tuple, operands_of
+from preflight.dialects.shell.values import MAX_VALUE, has_blank, is_tuple, of_value, operands_of, split, whole
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import (
@@ -306,6 +306,18 @@ def _non_negative(expr: Op, name: str, one: int) -> bool:
     index = selected(expr.operands[1], name, one)
     key = evaluate(index)
     return isinstance(key, int) and key >= 0 and element(expr.operands[0], index) is not None
+
+
+def words_at(words: Sequence[Word], name: str, value: Value, splits: bool, script: Source) -> list[Word]:
+    """Words for one value of an index, split at white space if the shell splits them."""
+    found: list[Word] = []
+    for word in words:
+        text, origin = selected(whole(word), name, value), word.origin or Origin(script.path, Span(0, 0))
+        if splits and has_blank(text):
+            found += split(text, origin, script)
+        elif not (splits and isinstance(text, Const) and text.value == ""):
+            found.append(of_value(text, origin))
+    return found
 
 
 def one_list(table: Mapping[int, list[Word]], axis: str, complete: bool) -> list[Word] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
@@ -178,6 +178,24 @@ def is_all_arguments(expr: Expr) -> bool:
 
 def is_unknown(expr: Expr) -> bool:
     return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+
+
+def has_hole(expr: Expr) -> bool:
+    """Whether a part of a value is unknown."""
+    return is_unknown(expr) or any(has_hole(operand) for operand in operands_of(expr))
+
+
+def rests_on_default(expr: Expr, known: Container[str], assumed: Container[str]) -> bool:
+    """Whether an expression has the default of a variable that is not known (`${X:-d}`), or one of the `assumed`."""
+    if isinstance(expr, Ref):
+        return expr.name in assumed
+    if not isinstance(expr, Op):
+        return False
+    if expr.operator in ("default", "alternative"):
+        name = expr.operands[0]
+        if isinstance(name, Ref) and name.name not in known:
+            return True
+    return any(rests_on_default(operand, known, assumed) for operand in expr.operands)
 
 
 def has_blank(expr: Expr) -> bool:
