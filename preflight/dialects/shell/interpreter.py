@@ -15,11 +15,14 @@ from preflight.dialects.shell.values import (
     MAX_UNROLLED,
     MAX_VALUE,
     brace_words,
+    given_at_start,
+    hands_all_on,
     has_blank,
     has_hole,
     is_all_arguments,
     is_tuple,
     is_unknown,
+    items,
     joined,
     literal_word,
     of_value,
@@ -161,7 +164,7 @@ class Shell:
             self.variables, self.directory = saved, directory
 
     def _loop(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
-        values = [expr for word in block.words for expr in self._values(word)]
+        values = [whole(one) for word in block.words for one in self._words(word)]
         name = block.name
         if block.lines is not None:
             read = self.closed(Op("lines", (block.lines, Const(False)), None))
@@ -263,7 +266,7 @@ class Shell:
             return
         rest = words[1:]
         if name in self.functions:
-            self._call(name, rest if self.arguments is not None or not _hands_all_on(step) else None)
+            self._call(name, rest if self.arguments is not None or not hands_all_on(step) else None)
         elif name in ("cd", "pushd"):
             self._cd(rest)
         elif name in ("source", "."):
@@ -462,22 +465,17 @@ class Shell:
             place = operand.origin or inner.origin or Origin(self.source.path, Span(0, 0))
             axis = self._chooses(inner)
             words = (
-                list(self._items(Op("tuple", (operand,)), place))
+                list(items(Op("tuple", (operand,)), place, self.source))
                 if axis is None
                 else self._by_index([of_value(inner, place)], axis, True)
             )
             found += [operand] if words is None else [whole(word) for word in words]
         return Op("tuple", tuple(found), value.origin)
 
-    def _values(self, word: ShellWord) -> Iterator[Expr]:
-        """The values of one word in the list of a `for` loop."""
-        for one in self._words(word):
-            yield whole(one)
-
     def _words(self, word: ShellWord) -> Iterator[Word]:
         """The words that the shell makes of one written word."""
         if any(piece.expr is not None and is_all_arguments(piece.expr) for piece in word.pieces):
-            yield from self.arguments if self.arguments is not None else (_given_at_start(word.origin),)
+            yield from self.arguments if self.arguments is not None else (given_at_start(word.origin),)
             return
         head, rest = word.partition("=")
         if rest is not None:
@@ -493,32 +491,8 @@ class Shell:
         if not word.splits:
             yield of_value(value, word.origin)
         elif is_tuple(value):
-            yield from self._items(value, word.origin)
+            yield from items(value, word.origin, self.source)
         elif has_blank(value):
             yield from split(value, word.origin, self.source)
         elif not (isinstance(value, Const) and value.value == ""):
             yield of_value(value, word.origin)
-
-    def _items(self, value: Expr, origin: Origin) -> Iterator[Word]:
-        """The words of an array. An unquoted expansion in it is split at white space."""
-        for operand in operands_of(value):
-            cut = isinstance(operand, Op) and operand.operator == "words"
-            inner = operands_of(operand)[0] if cut else operand
-            place = operand.origin or origin
-            if is_tuple(inner):
-                yield from self._items(inner, place)
-            elif cut and has_blank(inner):
-                yield from split(inner, place, self.source)
-            elif not (cut and isinstance(inner, Const) and inner.value == ""):
-                yield of_value(inner, inner.origin or place)
-
-
-def _given_at_start(origin: Origin) -> Word:
-    """`"$@"` of a script that nobody is seen to start."""
-    return Word("", unknown("they are given when the script is started", origin, Cause.not_set), origin)
-
-
-def _hands_all_on(command: ShellCommand) -> bool:
-    """Whether a command has the arguments of the script, and no others: `main "$@"`."""
-    pieces = command.words[1].pieces if len(command.words) == 2 else ()
-    return any(piece.expr is not None and is_all_arguments(piece.expr) for piece in pieces)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 
+from preflight.documents.shell_reader import ShellCommand
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
@@ -77,6 +78,31 @@ def split(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
                 pieces = []
     if pieces:
         yield of_value(_side_by_side(pieces), origin)
+
+
+def items(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
+    """The words of an array. An unquoted expansion in it is split at white space."""
+    for operand in operands_of(value):
+        cut = isinstance(operand, Op) and operand.operator == "words"
+        inner = operands_of(operand)[0] if cut else operand
+        place = operand.origin or origin
+        if is_tuple(inner):
+            yield from items(inner, place, script)
+        elif cut and has_blank(inner):
+            yield from split(inner, place, script)
+        elif not (cut and isinstance(inner, Const) and inner.value == ""):
+            yield of_value(inner, inner.origin or place)
+
+
+def given_at_start(origin: Origin) -> Word:
+    """`"$@"` of a script that nobody is seen to start."""
+    return Word("", unknown("they are given when the script is started", origin, Cause.not_set), origin)
+
+
+def hands_all_on(command: ShellCommand) -> bool:
+    """Whether a command has the arguments of the script, and no others: `main "$@"`."""
+    pieces = command.words[1].pieces if len(command.words) == 2 else ()
+    return any(piece.expr is not None and is_all_arguments(piece.expr) for piece in pieces)
 
 
 def _flat(value: Expr) -> Iterator[Expr]:

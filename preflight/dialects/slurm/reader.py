@@ -152,6 +152,8 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         shell.outputs = Outputs(named, {ARRAY_INDEX: stated} if symbolic else {})
         if call is None and submission is not None:
             shell.directory = submission.directory
+        elif call is None and request is not None and _last(request, "chdir"):
+            shell.directory = _last(request, "chdir")
         shell.exported |= {name for name in start if name.startswith("SLURM_")} - set(_AT_RUN_TIME)
         shell.follow(document)
         return shell
