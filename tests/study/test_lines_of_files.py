@@ -175,3 +175,31 @@ def test_the_line_is_blamed(tmp_path: Path) -> None:
     assert [(place.path, FLAGS[place.span.start : place.span.end]) for place in places] == [
         ("flags.txt", "8"), ("flags.txt", "16"), ("flags.txt", "64"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "read -r -d '' ARGS <<EOF\n--batch_size 8 \\\n  --workers 1\nEOF\npython train.py $ARGS\n",
+        "N=8\nread -r -d '' CMD <<EOF\ntrain.py --batch_size $N\n --workers 1\nEOF\nsrun python $CMD\n",
+        'cat > table.txt <<EOF\n8 1\nEOF\nread -r B W < table.txt\n' + TWO,
+        'cat <<EOF > new.txt\n8 1\nEOF\nread -r B W < new.txt\n' + TWO,
+        'read -r B W <<< "8 1"\n' + TWO,
+        "B=8\nW=$(echo a,1 | cut -d, -f2)\n" + TWO,
+        "B=$(grep batch table.ini | awk '{print $2}')\n"
+        "W=$(grep '^workers' table.ini | tr ':' ' ' | awk '{print $NF}')\n" + TWO,
+    ],
+)  # fmt: skip
+def test_texts_of_the_script_are_read(script: str, tmp_path: Path) -> None:
+    assert pairs(studies(tmp_path, script, **{"table.ini": "batch: 8\nworkers:1\n"})) == ALL[:1]
+
+
+def test_a_file_that_may_have_been_there_before_is_unknown(tmp_path: Path) -> None:
+    script = "if [ ! -f table.txt ]; then\ncat > table.txt <<EOF\n8 1\nEOF\nfi\nread -r B W < table.txt\n" + TWO
+    assert pairs(studies(tmp_path, script)) == [("?", "?")]
+
+
+@pytest.mark.parametrize("values", ["{1..3}", "$(seq 3)", "$(seq 1 3)", "1 2 3"])
+def test_each_value_of_a_loop_is_a_launch(values: str, tmp_path: Path) -> None:
+    script = f"for N in {values}; do python train.py --batch_size $N --workers 1; done\n"
+    assert pairs(studies(tmp_path, script)) == [(1, 1), (2, 1), (3, 1)]

@@ -36,6 +36,9 @@ MAX_LINES = 1_000
 MAX_INDICES = 500
 """Values that an index chooses; the expressions of a study end at 2,000 parts."""
 
+MAX_PRINTINGS = 5_000
+"""Outputs of commands of one script, one for each index; scripts written by people have some hundred."""
+
 READ = ("output", "read", "lines")
 """Operators of values that come from files and commands; see `documents.shell_words` and `documents.shell_reader`."""
 
@@ -52,6 +55,9 @@ class Outputs:
     written: dict[str, Expr | None] = field(default_factory=dict)
     """Files that the script writes, with their text, if the script states it. Their text in the project is older."""
     _longest: int = 0
+    _printings: int = 0
+    _read: dict[str, Lines] = field(default_factory=dict)
+    """The lines of each file of the project."""
 
     def resolved(self, expr: Expr) -> Expr:
         """`expr` with the output of its commands, and with the elements of its arrays; unknown where not followed."""
@@ -99,6 +105,9 @@ class Outputs:
     def _printed(self, expr: Op | Expr) -> Expr:
         if not isinstance(expr, Op):
             return expr
+        self._printings += 1
+        if self._printings > MAX_PRINTINGS:
+            return unknown(f"the script reads more than {MAX_PRINTINGS:,} times", expr.origin, Cause.budget)
         if expr.operator == "output":
             lines = self._pipeline(expr.operands, expr)
         else:
@@ -172,7 +181,15 @@ class Outputs:
         if source is None:
             self._missing = unknown(f"{name} is not in the project", origin, Cause.file_not_found)
             return None
-        return self._limited(Const(source.text, Origin(source.path, Span(0, len(source.text)))), source.path, origin)
+        known = self._read.get(source.path)
+        if known is not None:
+            self._longest = max(self._longest, len(known))
+            return known
+        text = Const(source.text, Origin(source.path, Span(0, len(source.text))))
+        lines = self._limited(text, source.path, origin)
+        if lines is not None:
+            self._read[source.path] = lines
+        return lines
 
     def _limited(self, text: Line, name: str, origin: Origin | None) -> Lines | None:
         whole = text_of(text)
