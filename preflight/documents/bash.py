@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from preflight.documents.directives import Directive, Ignored, read_directives
-from preflight.documents.shell_reader import Assignment, ShellCommand, ShellReader
+from preflight.documents.shell_reader import Assignment, ShellCommand, ShellReader, ShellStep, WrittenFile
 from preflight.documents.shell_text import ShellText, put_together
 from preflight.documents.shell_words import Words
 from preflight.vocabulary.budgets import PARSING_SECONDS, SCRIPT_CHARACTERS, SCRIPT_PIPES
@@ -43,11 +43,12 @@ class BashDocument:
     assignments: tuple[Assignment, ...] = ()
     commands: tuple[ShellCommand, ...] = ()
     heredocs: tuple[Span, ...] = ()
+    written: tuple[WrittenFile, ...] = ()
 
     @property
-    def steps(self) -> list[Assignment | ShellCommand]:
-        """Assignments and commands in the order of the text."""
-        steps: list[Assignment | ShellCommand] = [*self.assignments, *self.commands]
+    def steps(self) -> list[ShellStep]:
+        """Assignments, commands and written files in the order of the text."""
+        steps: list[ShellStep] = [*self.assignments, *self.commands, *self.written]
         return sorted(steps, key=lambda step: step.span.start)
 
     @cached_property
@@ -144,4 +145,6 @@ def _parse(source: Source, text: ShellText) -> BashDocument:
         reader.finish()
     except RecursionError:
         raise DocumentError("it is nested too deeply", Span(0, 0)) from None
-    return BashDocument(source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs))
+    return BashDocument(
+        source, text, tuple(reader.assignments), tuple(reader.commands), tuple(reader.heredocs), tuple(reader.written)
+    )

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from preflight.documents.shell_tests import condition, matches
 from preflight.documents.shell_words import ShellWord, Words
 from preflight.vocabulary.budgets import SCRIPT_STATEMENTS, SHELL_DEPTH
 from preflight.vocabulary.text import DocumentError
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Span, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -18,15 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShellBlock:
-    """A block around a command: `kind` is loop, conditional, function or subshell.
+    """A block around a command: `kind` is loop, conditional, branch, function or subshell.
 
-    The `name` is the variable of a `for` loop or the name of a function; `words` is the list of a `for` loop.
+    A conditional has a branch for each `then`, `elif`, `else` and item of a `case`, or no branches (`a && b`). It, or
+    the branch, runs if its `condition` holds and no branch before it runs; without a condition, it may run or not. A
+    `while` loop has a condition, too.
+
+    The `name` is the variable of a `for` loop or the name of a function; `words` is the list of a `for` loop. `lines`
+    is what `while read` reads, one line each turn: each turn sets the variable LINE.
     """
 
     kind: str
     span: Span
     name: str = ""
     words: tuple[ShellWord, ...] = ()
+    lines: Expr | None = None
+    condition: Expr | None = None
+
+
+LINE = "<line>"
+"""The name of the line that a turn of `while read` has. No variable of a script can have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +74,60 @@ class ShellCommand:
         return self.words[0].literal if self.words else None
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that a redirection writes; `text` is what, if the script states it (`cat > file <<EOF`)."""
+
+    target: ShellWord
+    span: Span
+    text: Expr | None = None
+    blocks: tuple[ShellBlock, ...] = ()
+
+
+ShellStep = Assignment | ShellCommand | WrittenFile
+
+
+def variables_read(command: ShellCommand, given: Expr | None) -> list[tuple[str, Expr, ShellWord]]:
+    """The variables that `read` and `mapfile` set from a known standard input, with their values.
+
+    `Op("read", (text, separators, index, count, raw))` is a field of a text, `Op("lines", (text, keeps))` all its
+    lines; a `count` of 0 is all fields as an array. None are given for options that are not followed.
+    """
+    options = [word.literal or "" for word in command.words[1:]]
+    names = [index for index, text in enumerate(options) if re.fullmatch(r"[A-Za-z_]\w*", text)]
+    flags, named = options[: names[0]] if names else [], command.words[1:][names[0] :] if names else ()
+    own = {one.name: one.expr for one in command.environment}
+    if given is None or not named or len(names) != len(named) or set(own) - {"IFS"}:
+        return []
+    place = named[0].origin
+    if command.name in ("mapfile", "readarray"):
+        if flags not in ([], ["-t"]) or len(named) != 1:
+            return []
+        return [(options[names[0]], Op("lines", (given, Const(not flags)), place), named[0])]
+    letters = "".join(flag.lstrip("-") for flag in flags if flag)
+    if command.name != "read" or any(flag and not flag.startswith("-") for flag in flags) or set(letters) - set("rda"):
+        return []
+    if ("d" in letters) != ("" in flags) or ("a" in letters and len(named) != 1):
+        return []
+    count, whole = 0 if "a" in letters else len(named), Const("d" in letters)
+    raw, separators = Const("r" in letters), own.get("IFS", Const(None))
+    return [
+        (word.literal or "", Op("read", (given, separators, Const(index), Const(count), raw, whole), word.origin), word)
+        for index, word in enumerate(named)
+    ]
+
+
+def _appends(targets: list[Node]) -> bool:
+    return any(sibling.type == ">>" for node in targets for sibling in (node.parent.children if node.parent else ()))
+
+
+def _reads_lines(node: Node) -> bool:
+    """Whether the condition of a `while` loop is a `read`."""
+    words = [child for child in node.named_children[0].named_children if child.type == "command_name"]
+    text = words[0].text if words else None
+    return text == b"read"
+
+
 @dataclass
 class ShellReader:
     """Walks the syntax tree once and records for every step the blocks around it."""
@@ -70,9 +136,12 @@ class ShellReader:
     assignments: list[Assignment] = field(default_factory=list)
     commands: list[ShellCommand] = field(default_factory=list)
     heredocs: list[Span] = field(default_factory=list)
+    written: list[WrittenFile] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     count: int = 0
     """Statements so far."""
+    given: Expr | None = None
+    """The standard input of the statement that is read next, see `Words.given`; None: that of the script."""
 
     def statements(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
         """Every statement below a node. `&` belongs to the statement before it."""
@@ -88,10 +157,11 @@ class ShellReader:
         if self.count > SCRIPT_STATEMENTS:
             raise DocumentError(f"it is {SCRIPT_STATEMENTS.over}", self.words.span(node))
         kind = node.type
+        given, self.given = self.given, None
         if kind in _HOLD_COMMANDS:
             self.substituted(node, blocks, depth)
         if kind == "command":
-            self.command(node, blocks, background)
+            self.command(node, blocks, background, given)
         elif kind == "variable_assignment":
             self.assign(node, blocks)
         elif kind == "declaration_command":
@@ -99,11 +169,11 @@ class ShellReader:
         elif kind == "redirected_statement":
             self.redirected(node, blocks, background, depth)
         elif kind == "pipeline":
-            self.statements(node, blocks, background, depth)
+            self.piped(node, blocks, background, depth)
         elif kind == "list":
             self.listed(node, blocks, background, depth)
         elif kind in _BLOCKS:
-            self.block(node, blocks, background, depth)
+            self.block(node, blocks, background, depth, given)
         elif node.is_named and kind not in ("comment", "heredoc_redirect", "file_redirect", "test_command"):
             self.statements(node, blocks, background, depth)
 
@@ -126,13 +196,33 @@ class ShellReader:
             node = node.children[0]
         self.statement(node, blocks, background, depth + 1)
         asks = node.type in ("test_command", "negated_command") or self.words.source(node).split()[:1] in _QUESTIONS
+        test = condition(self.words, node) if asks and len(chain) == 1 else None
         for operator, child in reversed(chain):
             certain = operator == "&&" and not asks
-            inner = blocks if certain else (*blocks, ShellBlock("conditional", self.words.span(child)))
+            holds = Op("not", (test,)) if test is not None and operator == "||" else test
+            block = ShellBlock("conditional", self.words.span(child), condition=holds)
+            inner = blocks if certain else (*blocks, block)
             self.statement(child, inner, background, depth + 1)
 
-    def block(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
+    def piped(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
+        """`a | b`: a loop at the end of the pipeline reads what the commands before it print."""
+        *before, last = node.named_children
+        for child in before:
+            self.statement(child, blocks, background, depth + 1)
+        if last.type == "while_statement":
+            stages = self.words.stages(before)
+            self.given = (
+                None
+                if stages is None
+                else Op("output", stages, self.words.text.origin(*self.words.bounds(node), False))
+            )
+        self.statement(last, blocks, background, depth + 1)
+
+    def block(
+        self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int, given: Expr | None = None
+    ) -> None:
         kind, span, name = _BLOCKS[node.type], self.words.span(node), ""
+        lines = given if node.type == "while_statement" and _reads_lines(node) else None
         words: tuple[ShellWord, ...] = ()
         body = list(node.named_children)
         if node.type == "for_statement":
@@ -145,10 +235,37 @@ class ShellReader:
             body = body[1:]
         elif node.type == "if_statement":
             self.statement(body[0], blocks, background, depth + 1)  # the test itself always runs
-            body = body[1:]
-        inner = (*blocks, ShellBlock(kind, span, name, words))
-        for child in body:
+        test = condition(self.words, body[0]) if node.type == "while_statement" and lines is None else None
+        inner = (*blocks, ShellBlock(kind, span, name, words, lines, test))
+        if kind == "conditional":
+            for branch, children in self._branches(node):
+                for child in children:
+                    self.statement(child, (*inner, branch), background, depth + 1)
+            return
+        for index, child in enumerate(body):
+            if lines is not None and index == 0:
+                self.given = Op("text", (Ref(LINE),))
             self.statement(child, inner, background, depth + 1)
+
+    def _branches(self, node: Node) -> Iterator[tuple[ShellBlock, list[Node]]]:
+        """The branches of an `if` or a `case`, with their statements."""
+        children = node.named_children
+        if node.type == "case_statement":
+            for item in (child for child in children if child.type == "case_item"):
+                cut = next((at for at, child in enumerate(item.children) if child.type == ")"), len(item.children))
+                patterns = [child for child in item.children[:cut] if child.is_named]
+                rest = [child for child in item.children[cut:] if child.is_named]
+                chosen = matches(self.words, children[0], patterns)
+                yield ShellBlock("branch", self.words.span(item), condition=chosen), rest
+            return
+        parts = [child for child in children if child.type in ("elif_clause", "else_clause")]
+        own = [child for child in children[1:] if child not in parts]
+        test = condition(self.words, children[0])
+        yield ShellBlock("branch", self.words.span(children[0]), condition=test), own
+        for part in parts:
+            inner, always = part.named_children, part.type == "else_clause"
+            test = Const(True) if always else condition(self.words, inner[0])
+            yield ShellBlock("branch", self.words.span(part), condition=test), inner[0 if always else 1 :]
 
     def _loop_variable(
         self, name: str, words: tuple[ShellWord, ...], node: Node, blocks: tuple[ShellBlock, ...], span: Span
@@ -162,13 +279,25 @@ class ShellReader:
 
     def redirected(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int) -> None:
         self.heredocs += self._heredocs(node)
-        for child in node.named_children:
+        targets: list[Node] = []
+        inner = [one for child in node.named_children for one in child.named_children]
+        for child in (*node.named_children, *inner):
             target = child.named_children[-1] if child.type == "file_redirect" and child.named_children else None
-            if target is not None and target.type != "file_descriptor":
+            if target is not None and target.type not in ("file_descriptor", "process_substitution"):
                 self.words.value(target)  # `> ${LOG:=run.log}` sets LOG
+                targets += [target] if child.children[0].type in _WRITES else []
         body = node.child_by_field_name("body") or (node.named_children[0] if node.named_children else None)
         if body is not None and not body.type.endswith("redirect"):
+            given = [self.words.given(child) for child in node.named_children if child.type.endswith("redirect")]
+            self.given = next((one for one in reversed(given) if one is not None), None)
             self.statement(body, blocks, background, depth + 1)
+        if targets:
+            given = [self.words.heredoc(child) for child in node.named_children if child.type == "heredoc_redirect"]
+            copied = body is not None and self.words.source(body) == "cat" and len(given) == 1
+            text = given[0] if copied and _appends(targets) is False else None
+            self.written += [
+                WrittenFile(self.words.word(target), self.words.span(target), text, blocks) for target in targets
+            ]
         for child in node.named_children:
             if child.type == "heredoc_redirect":
                 rest = [c for c in child.named_children if c.type in ("pipeline", "list", "command")]
@@ -185,7 +314,7 @@ class ShellReader:
                 start = self.words.text.text.rfind("\n", 0, start) + 1
                 yield self.words.text.span(start, end)
 
-    def command(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool) -> None:
+    def command(self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, given: Expr | None = None) -> None:
         own: list[Assignment] = []
         words: list[ShellWord] = []
         children = node.named_children
@@ -196,7 +325,7 @@ class ShellReader:
                     self.assignments += own
                     own = []
             elif child.type == "herestring_redirect":
-                continue
+                given = self.words.given(child)
             elif not child.type.endswith("redirect"):
                 words.append(self.words.word(child))
         self.defaults(blocks)
@@ -205,7 +334,7 @@ class ShellReader:
         start = min([words[0].span.start, *(assignment.span.start for assignment in own)])
         command = ShellCommand(tuple(words), Span(start, words[-1].span.end), tuple(own), background, blocks)
         self.commands.append(command)
-        self._assigned_by(command)
+        self._assigned_by(command, given)
 
     def _line_ends(self, node: Node, following: list[Node]) -> bool:
         if not following:
@@ -220,14 +349,16 @@ class ShellReader:
             self.assignments.append(Assignment(name, expr, span, default=True, blocks=blocks))
         self.words.assigned.clear()
 
-    def _assigned_by(self, command: ShellCommand) -> None:
+    def _assigned_by(self, command: ShellCommand, given: Expr | None) -> None:
         """Variables that a command sets: `read A`, and `export A` if the grammar reads it as a command."""
         if command.name in ("read", "mapfile", "readarray", "getopts"):
-            for word in command.words[1:]:
-                name = word.literal
-                if name is not None and re.fullmatch(r"[A-Za-z_]\w*", name):
-                    expr = unknown(f"{name} is read while the script runs", word.origin, Cause.run_time)
-                    self.assignments.append(Assignment(name, expr, word.span, blocks=command.blocks))
+            found = variables_read(command, given) or [
+                (name, unknown(f"{name} is read while the script runs", word.origin, Cause.run_time), word)
+                for word in command.words[1:]
+                if (name := word.literal or "") and re.fullmatch(r"[A-Za-z_]\w*", name)
+            ]
+            for name, expr, word in found:
+                self.assignments.append(Assignment(name, expr, word.span, blocks=command.blocks))
         elif command.name in ("export", "declare", "readonly", "local", "typeset"):
             self.exported.update(word.literal or "" for word in command.words[1:])
 
@@ -263,8 +394,7 @@ class ShellReader:
         named = any(child.type == "variable_assignment" for child in node.named_children)
         if named:
             return unknown("the array is filled by an expansion", origin, Cause.run_time)
-        items = tuple(Op("words", (word.expr,), word.origin) if word.splits else word.expr for word in words)
-        return Op("tuple", items, origin)
+        return Op("tuple", tuple(self.words.item(word) for word in words), origin)
 
     def declare(self, node: Node, blocks: tuple[ShellBlock, ...]) -> None:
         keyword = node.children[0].type
@@ -285,6 +415,7 @@ _HOLD_COMMANDS = ("command", "variable_assignment", "declaration_command")
 _SUBMITS = re.compile(r"^[$`(\s]*(?:wandb\s+sweep|python[\d.]*\s+-m\s+wandb\s+sweep|sbatch)\b")
 _QUESTIONS = (["command"], ["which"], ["grep"], ["test"], ["["], ["type"], ["hash"])
 """Commands that are run for their exit status."""
+_WRITES = (">", ">>", ">|", "&>", "&>>")
 _BLOCKS = {
     "for_statement": "loop", "c_style_for_statement": "loop", "while_statement": "loop",
     "if_statement": "conditional", "case_statement": "conditional", "function_definition": "function",

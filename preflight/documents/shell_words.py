@@ -1,9 +1,9 @@
-"""Shell words as expressions: quotes, parameter expansion, arithmetic. The output of commands is unknown."""
+"""Shell words as expressions: quotes, parameter expansion, arithmetic; the commands of `$(...)` as they are written."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,9 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Spa
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+
+MAX_PIPELINES = 8
+"""`$(...)` within `$(...)`."""
 
 _EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "process_substitution")
 _ARITHMETIC = {
@@ -137,6 +140,8 @@ class Words:
         """The variables that `${X:=d}` sets, in their order."""
         self._depth = 0
         """Expansions around the current one; a word in `${X:-word}` has expansions of its own."""
+        self._nested = 0
+        """Pipelines within pipelines that are being read."""
 
     def bounds(self, node: Node) -> tuple[int, int]:
         """First character and end of a node, without white space and line continuations at its start."""
@@ -240,7 +245,86 @@ class Words:
             return self.arithmetic(inner[0], depth + 1) if len(inner) == 1 else unknown("arithmetic", origin)
         if node.type == "expansion":
             return self._parameter(node, origin, depth)
-        return self._printed(node, depth + 1) or unknown("it is the output of a command", origin, Cause.run_time)
+        return self._printed(node, depth + 1) or self._output(node, origin)
+
+    # --- output of commands -------------------------------------------------------------------------------------------
+
+    def _output(self, node: Node, origin: Origin) -> Expr:
+        """`$(...)` as `Op("output", stages)`, see `stages`; unknown if it is more than one pipeline."""
+        inner = [child for child in node.named_children if child.type != "comment"]
+        stages = self.stages(inner) if node.type == "command_substitution" and len(inner) == 1 else None
+        if stages is None:
+            return unknown("it is the output of a command", origin, Cause.run_time)
+        return Op("output", stages, origin)
+
+    def stages(self, nodes: Sequence[Node]) -> tuple[Expr, ...] | None:
+        """The commands of a pipeline, in their order; None if one of them is no simple command.
+
+        `Op("command", words)` is a command, `Op("file", (name,))` the file and `Op("text", (text,))` the text that the
+        next command reads.
+        """
+        self._nested += 1
+        found: list[Expr] | None = []
+        for node in nodes:
+            stage = self._stage(node) if self._nested <= MAX_PIPELINES else None
+            found = None if found is None or stage is None else [*found, *stage]
+        self._nested -= 1
+        return None if found is None else tuple(found)
+
+    def _stage(self, node: Node) -> tuple[Expr, ...] | None:
+        if node.type == "pipeline":
+            pipes = {child.type for child in node.children if not child.is_named}
+            return self.stages(node.named_children) if pipes == {"|"} else None
+        if node.type == "redirected_statement":
+            body = node.child_by_field_name("body")
+            inner = self._stage(body) if body is not None else None
+            given = [self.given(child) for child in node.named_children if child != body]
+            return None if inner is None else (*(one for one in given if one is not None), *inner)
+        if node.type == "file_redirect":  # `$(< file)`
+            given_file = self.given(node)
+            return None if given_file is None else (given_file, Op("command", (Const("cat"),), self._origin(node)))
+        if node.type != "command" or any(child.type == "variable_assignment" for child in node.named_children):
+            return None
+        words = [child for child in node.named_children if not child.type.endswith("redirect")]
+        given = [self.given(child) for child in node.named_children if child.type.endswith("redirect")]
+        command = Op("command", tuple(self.item(self.word(child)) for child in words), self._origin(node, False))
+        return (*(one for one in given if one is not None), command)
+
+    def given(self, node: Node) -> Expr | None:
+        """The standard input that a redirection gives: `< file`, `<<< text` or `<<EOF`; None for all others."""
+        last = node.named_children[-1] if node.named_children else None
+        if node.type == "herestring_redirect" and last is not None:
+            return Op("text", (self.value(last),), self._origin(node, False))
+        if last is not None and last.type == "process_substitution" and node.children[0].type == "<":
+            stages = self.stages(last.named_children)
+            return None if stages is None else Op("output", stages, self._origin(node, False))
+        if node.type == "file_redirect" and node.children[0].type == "<" and last is not None:
+            return Op("file", (self.value(last),), self._origin(last, False))
+        if node.type == "heredoc_redirect":
+            return Op("text", (self.heredoc(node),), self._origin(node, False))
+        return None
+
+    def heredoc(self, node: Node) -> Expr:
+        """The text of `<<EOF`. It is not expanded if a part of the delimiter is quoted."""
+        parts = {child.type: child for child in node.named_children}
+        start, body = parts.get("heredoc_start"), parts.get("heredoc_body")
+        if start is None or body is None or node.children[0].type == "<<-":
+            return unknown("it is a text of the script that is not followed", self._origin(node, False))
+        at, end = self.text.char(body.start_byte), self.text.char(body.end_byte)
+        at = self.text.text.rfind("\n", 0, at) + 1
+        if self.source(start)[:1] in "\"'\\":
+            return Const(self.text.text[at:end], self.text.origin(at, end))
+        pieces: list[Piece] = []
+        for child in (child for child in body.named_children if child.type in _EXPANSIONS):
+            first, last = self.bounds(child)
+            pieces += [*self._literal(at, first), Piece("", self._origin(child, False), self.expansion(child), True)]
+            at = last
+        return join((*pieces, *self._literal(at, end)), self._origin(body, False))
+
+    @staticmethod
+    def item(word: ShellWord) -> Expr:
+        """A word in a list: `Op("words", ...)` if the shell splits it."""
+        return Op("words", (word.expr,), word.origin) if word.splits else word.expr
 
     def _printed(self, node: Node, depth: int) -> Expr | None:
         """The output of the usual commands that find a directory (`/` is the project's root); None for all others."""

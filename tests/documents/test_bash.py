@@ -114,13 +114,13 @@ def test_what_a_command_stands_inside() -> None:
     kinds = {name: [block.kind for block in command.blocks] for name, command in found.items()}
     assert kinds == {
         "a.py": ["loop"],
-        "b.py": ["conditional"],
-        "c.py": ["conditional"],
+        "b.py": ["conditional", "branch"],
+        "c.py": ["conditional", "branch"],
         "d.py": ["function"],
         "e.py": ["subshell"],
         "f.py": ["conditional"],
         "g.py": [],
-        "h.py": ["conditional"],
+        "h.py": ["conditional", "branch"],
         "i.py": ["loop"],
         "j.py": [],
     }

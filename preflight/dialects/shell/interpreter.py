@@ -10,17 +10,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from preflight.dialects.shell.outputs import Outputs, indices_of, one_list, plain_name, selected, words_at
 from preflight.dialects.shell.values import (
     brace_words,
+    given_at_start,
+    hands_all_on,
     has_blank,
+    has_hole,
     is_all_arguments,
     is_tuple,
     is_unknown,
+    items,
     joined,
     literal_word,
     of_value,
     operands_of,
     perhaps_longer,
+    rests_on_default,
     size_of,
     split,
     tidy,
@@ -28,18 +34,31 @@ from preflight.dialects.shell.values import (
     word_text,
 )
 from preflight.documents.bash import BashDocument, reparse
-from preflight.documents.shell_reader import Assignment, ShellBlock, ShellCommand
+from preflight.documents.shell_reader import LINE, Assignment, ShellBlock, ShellCommand, ShellStep, WrittenFile
 from preflight.documents.shell_words import ShellWord, apply_defaults
 from preflight.vocabulary.budgets import LOOP_ROUNDS, SCRIPT_RUNS, SCRIPT_STEPS, WORD_CHARACTERS
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, evaluate, names, substitute, unknown
+from preflight.vocabulary.values import (
+    Cause,
+    Const,
+    Expr,
+    Op,
+    Origin,
+    Ref,
+    Span,
+    Unknown,
+    evaluate,
+    names,
+    origins,
+    substitute,
+    unknown,
+)
 
 MAX_NESTED = 8
 """Nested functions, sourced files and command strings."""
 
 
-Step = Assignment | ShellCommand
 Sourced = Callable[[str], "BashDocument | None"]
 
 
@@ -72,7 +91,7 @@ class Shell:
     sourced: Sourced | None = None
     exported: set[str] = field(default_factory=set)
     directory: str | None = "."
-    functions: dict[str, tuple[list[Step], int]] = field(default_factory=dict)
+    functions: dict[str, tuple[list[ShellStep], int]] = field(default_factory=dict)
     runs: list[StartedCommand] = field(default_factory=list)
     group: int = 0
     pending: bool = False
@@ -81,8 +100,17 @@ class Shell:
     """Functions and sourced files that are being followed; recursion is not followed."""
     ended: bool = False
     steps: int = 0
+    assumed: set[str] = field(default_factory=set)
+    """Variables with the default of a variable that the script does not set: the environment may set it."""
+    doubtful: int = 0
+    """Conditional blocks around the current step."""
     assigned: dict[str, list[Expr]] = field(default_factory=dict)
     """The values that the steps of the conditional block around give to each variable."""
+    outputs: Outputs = field(default_factory=lambda: Outputs(lambda name: None))
+    fixed: dict[str, Expr] = field(default_factory=dict)
+    """Axes whose values are followed one at a time, with the current values."""
+    unrolled: bool = False
+    """Whether a command was followed for each value of an axis."""
     turns: tuple[Origin, ...] = ()
     """The places of the current values of the loops around: they distinguish unrolled commands."""
 
@@ -99,8 +127,8 @@ class Shell:
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _steps(self, steps: Sequence[Step], depth: int) -> None:
-        def block(step: Step) -> ShellBlock | None:
+    def _steps(self, steps: Sequence[ShellStep], depth: int) -> None:
+        def block(step: ShellStep) -> ShellBlock | None:
             return step.blocks[depth] if len(step.blocks) > depth else None
 
         for around, group in groupby(steps, block):
@@ -115,28 +143,42 @@ class Shell:
                 if not self.ended and self.steps <= SCRIPT_STEPS:
                     self._step(step)
 
-    def _block(self, block: ShellBlock, steps: list[Step], depth: int) -> None:
+    def _block(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
         if block.kind == "function":
             self.functions[block.name] = (steps, depth)
         elif block.kind == "loop":
             self._loop(block, steps, depth)
         elif block.kind == "conditional":
-            self._conditional(steps, depth)
+            self._decided(block, steps, depth)
+        elif block.kind == "branch":
+            self._steps(steps, depth)
         else:
             saved, directory = dict(self.variables), self.directory
             self._steps(steps, depth)
             self.variables, self.directory = saved, directory
 
-    def _loop(self, block: ShellBlock, steps: list[Step], depth: int) -> None:
-        values = [expr for word in block.words for expr in self._values(word)]
-        if block.name and 0 < len(values) <= LOOP_ROUNDS and not any(is_unknown(value) for value in values):
+    def _loop(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
+        values = [whole(one) for word in block.words for one in self._words(word)]
+        name = block.name
+        if block.lines is not None:
+            read = self.closed(Op("lines", (block.lines, Const(False)), None))
+            name, values = LINE, list(operands_of(read)) if is_tuple(read) else []
+        if name and 0 < len(values) <= LOOP_ROUNDS and not any(is_unknown(value) for value in values):
             outer = self.turns
-            for value in values:
-                self.variables[block.name] = value
-                self.turns = (*outer, value.origin) if value.origin is not None else outer
+            places = [value.origin for value in values]
+            for turn, value in enumerate(values):
+                self.variables[name] = value
+                place = value.origin
+                if place is not None and places.count(place) > 1:  # the values of `{1..4}` stand at one place
+                    place = replace(place, route=(turn,))
+                self.turns = (*outer, place) if place is not None else outer
                 self._steps(steps, depth)
             self.turns = outer
             return
+        if any(isinstance(step, ShellCommand) and step.name == "shift" for step in steps):
+            if self._shifted(block, steps, depth):
+                return
+            self.arguments = None
         changed = {step.name for step in steps if isinstance(step, Assignment)} | (
             {block.name} if block.name else set()
         )
@@ -144,10 +186,53 @@ class Shell:
             self.variables[name] = unknown(f"{name} changes in a loop", cause=Cause.run_time)
         self._steps(steps, depth)
 
-    def _conditional(self, steps: list[Step], depth: int) -> None:
+    def _shifted(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> bool:
+        """Follows a loop over the arguments of the script (`while [ $# -gt 0 ]`); False if they are not known."""
+        if block.condition is None or self.arguments is None or not self._holds(block.condition):
+            return False
+        for _ in range(LOOP_ROUNDS):
+            self._steps(steps, depth)
+            holds = None if self.arguments is None else self._holds(block.condition)
+            if not holds:
+                return holds is False
+        return False
+
+    def _decided(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
+        """The branch that runs, if the tests can be decided; else every branch that may run, under a condition."""
+        left: list[ShellStep] = []
+        branches: list[ShellBlock | None] = []
+        for branch, group in groupby(steps, lambda step: step.blocks[depth] if len(step.blocks) > depth else None):
+            inside = list(group)
+            test = branch.condition if branch is not None and branch.kind == "branch" else block.condition
+            holds = None if test is None else self._holds(test)
+            if holds is False:
+                continue
+            left += inside
+            branches.append(branch)
+            if holds and len(branches) == 1:
+                self._steps(left, depth)
+                return
+            if holds:
+                break
+        if left:
+            self._conditional(left, depth)
+
+    def _holds(self, test: Expr) -> bool | None:
+        """Whether a test succeeds; None: unknown, or it depends on a default that the environment may replace."""
+        if self._is_assumed(test):
+            return None
+        value = evaluate(self.closed(test))
+        return None if isinstance(value, Unknown) else bool(value)
+
+    def _is_assumed(self, expr: Expr) -> bool:
+        return rests_on_default(expr, self.variables.keys() | self._positional().keys(), self.assumed)
+
+    def _conditional(self, steps: list[ShellStep], depth: int) -> None:
         before, directory, ended = dict(self.variables), self.directory, self.ended
         outer, self.assigned = self.assigned, {}
+        self.doubtful += 1
         self._steps(steps, depth)
+        self.doubtful -= 1
         self.ended = ended
         for name, expr in list(self.variables.items()):
             if before.get(name) != expr:
@@ -160,28 +245,39 @@ class Shell:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: ShellStep) -> None:
         if isinstance(step, Assignment):
             self._assign(step)
             return
-        words = tuple(word for shell_word in step.words for word in self._words(shell_word))
+        if isinstance(step, WrittenFile):
+            self._write(step.target, step.text)
+            return
+        words: tuple[Word, ...] | None = self._all_words(step)
+        if words is None:
+            return
         name = word_text(words[0]) if words else None
         if name is None:
             return
         rest = words[1:]
         if name in self.functions:
-            self._call(name, rest if self.arguments is not None or not _hands_all_on(step) else None)
+            self._call(name, rest if self.arguments is not None or not hands_all_on(step) else None)
         elif name in ("cd", "pushd"):
             self._cd(rest)
         elif name in ("source", "."):
             self._source(rest)
         elif name == "eval":
-            self.follow_text(joined(rest))
+            axis = self._chooses(joined(rest))
+            if axis is not None:
+                self._each(step, axis)
+            else:
+                self.follow_text(joined(rest))
         elif name == "wait":
             self.group += self.pending
             self.pending = False
         elif name == "shift":
-            self.arguments = self.arguments[1:] if self.arguments is not None else None
+            count = "1" if not rest else word_text(rest[0]) or ""
+            known = self.arguments is not None and count.isdecimal() and not self.doubtful
+            self.arguments = self.arguments[int(count) :] if known and self.arguments is not None else None
         elif name == "set" and rest and word_text(rest[0]) == "--":
             self.arguments = rest[1:]
         elif name == "exit":
@@ -201,9 +297,18 @@ class Shell:
         ):
             self._run(step, words)
 
+    def _write(self, target: ShellWord, text: Expr | None) -> None:
+        """A file that the script writes. Under a condition, it may also be the file that was there before."""
+        name = evaluate(self.closed(target.expr))
+        if isinstance(name, str):
+            known = text is not None and not self.doubtful
+            self.outputs.written[plain_name(name)] = self.closed(text) if text is not None and known else None
+
     def _run(self, step: ShellCommand, words: tuple[Word, ...]) -> None:
         own = {one.name: self.closed(one.expr) for one in step.environment}
         shared = {name: self.variables[name] for name in self.exported if name in self.variables}
+        if self.fixed:
+            shared = {name: self.closed(value) for name, value in shared.items()}
         origin = replace(step.words[0].origin, via=self.turns)
         self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory))
         if step.background:
@@ -212,8 +317,12 @@ class Shell:
             self.group += 1
 
     def _assign(self, step: Assignment) -> None:
+        assumed = self._is_assumed(step.expr) or (step.append and step.name in self.assumed)
         value = self.closed(step.expr)
         old = self.variables.get(step.name)
+        (self.assumed.add if assumed else self.assumed.discard)(step.name)
+        if is_tuple(value):
+            value = self._split_array(value)
         if step.index is not None:
             value = unknown(f"only one element of {step.name} is set here", step.expr.origin)
         elif step.append and old is not None:
@@ -262,12 +371,14 @@ class Shell:
 
     def closed(self, expr: Expr) -> Expr:
         """`expr` with the current values of its variables. A variable that is not set is unknown."""
-        known = {**self.variables, **self._positional()}
-        free = {name: value for name, value in known.items() if name not in self.axes}
+        known = {**self.variables, **self._positional(), **self.fixed}
+        free = {name: value for name, value in known.items() if name not in self.axes or name in self.fixed}
         found = substitute(apply_defaults(tidy(expr), known), free)
         if size_of(found) > WORD_CHARACTERS:
             return unknown("it is longer than any word of a command can be", expr.origin, Cause.budget)
-        return self._open(found) if any(name not in self.axes for name in names(found)) else found
+        if any(name not in self.axes for name in names(found)):
+            found = self._open(found)
+        return self.outputs.resolved(found)
 
     def _open(self, expr: Expr) -> Expr:
         if isinstance(expr, Ref) and expr.name not in self.axes:
@@ -285,15 +396,80 @@ class Shell:
             found[str(index)] = whole(word)
         return found
 
-    def _values(self, word: ShellWord) -> Iterator[Expr]:
-        """The values of one word in the list of a `for` loop."""
-        for one in self._words(word):
-            yield whole(one)
+    # --- values that an index of the job chooses ----------------------------------------------------------------------
+
+    def _all_words(self, step: ShellCommand) -> tuple[Word, ...] | None:
+        """The words of a command. None: they differ by the values of an axis, and the command was followed for each."""
+        found: list[Word] = []
+        for shell_word in step.words:
+            words = list(self._words(shell_word))
+            axis = next(
+                (axis for word in words if word.value is not None for axis in [self._chooses(word.value)] if axis), None
+            )
+            several = None if axis is None else self._by_index(words, axis, shell_word.splits)
+            if axis is not None and several is None:
+                self._each(step, axis)
+                return None
+            found += words if several is None else several
+        return tuple(found)
+
+    def _chooses(self, expr: Expr) -> str | None:
+        """The axis that chooses an element of an expression; None if there is none, or more than one."""
+        axes = set(names(expr)) & self.axes
+        [axis, *more] = axes or {""}
+        return axis if axis and not more and self._values_of(expr, axis) else None
+
+    def _values_of(self, expr: Expr, axis: str) -> list[int]:
+        possible = indices_of(expr, axis)
+        stated = self.outputs.indices.get(axis)
+        return sorted(one for one in possible or () if stated is None or one in stated)
+
+    def _by_index(self, words: list[Word], axis: str, splits: bool) -> list[Word] | None:
+        """Words whose values an axis chooses, for all its values at once; None if their number or options differ."""
+        values = self._values_of(Op("tuple", tuple(whole(word) for word in words)), axis)
+        stated = self.outputs.indices.get(axis)
+        table = {value: words_at(words, axis, value, splits, self.source) for value in values}
+        return one_list(table, axis, stated is None or len(table) == len(stated))
+
+    def _each(self, step: ShellCommand, axis: str) -> None:
+        """Follows a command for each value of an axis: each is a job of its own."""
+        if axis in self.fixed:
+            return
+        outer, self.unrolled = self.turns, True
+        expr = Op("tuple", tuple(self.closed(word.expr) for word in step.words))
+        for value in self._values_of(expr, axis)[:LOOP_ROUNDS]:
+            self.fixed[axis] = Const(value)
+            place = next(
+                (place for place in origins(selected(expr, axis, value)) if place.path != self.source.path), None
+            )
+            self.turns = outer if place is None else (*outer, place)
+            self._step(step)
+            self.group += 1
+        del self.fixed[axis]
+        self.turns = outer
+
+    def _split_array(self, value: Expr) -> Expr:
+        """An array with a word in each element, where the words are known."""
+        found: list[Expr] = []
+        for operand in operands_of(value):
+            inner = operands_of(operand)[0] if isinstance(operand, Op) and operand.operator == "words" else None
+            if inner is None or has_hole(inner):
+                found.append(operand)
+                continue
+            place = operand.origin or inner.origin or Origin(self.source.path, Span(0, 0))
+            axis = self._chooses(inner)
+            words = (
+                list(items(Op("tuple", (operand,)), place, self.source))
+                if axis is None
+                else self._by_index([of_value(inner, place)], axis, True)
+            )
+            found += [operand] if words is None else [whole(word) for word in words]
+        return Op("tuple", tuple(found), value.origin)
 
     def _words(self, word: ShellWord) -> Iterator[Word]:
         """The words that the shell makes of one written word."""
         if any(piece.expr is not None and is_all_arguments(piece.expr) for piece in word.pieces):
-            yield from self.arguments if self.arguments is not None else (_given_at_start(word.origin),)
+            yield from self.arguments if self.arguments is not None else (given_at_start(word.origin),)
             return
         head, rest = word.partition("=")
         if rest is not None:
@@ -309,32 +485,8 @@ class Shell:
         if not word.splits:
             yield of_value(value, word.origin)
         elif is_tuple(value):
-            yield from self._items(value, word.origin)
+            yield from items(value, word.origin, self.source)
         elif has_blank(value):
             yield from split(value, word.origin, self.source)
         elif not (isinstance(value, Const) and value.value == ""):
             yield of_value(value, word.origin)
-
-    def _items(self, value: Expr, origin: Origin) -> Iterator[Word]:
-        """The words of an array. An unquoted expansion in it is split at white space."""
-        for operand in operands_of(value):
-            cut = isinstance(operand, Op) and operand.operator == "words"
-            inner = operands_of(operand)[0] if cut else operand
-            place = operand.origin or origin
-            if is_tuple(inner):
-                yield from self._items(inner, place)
-            elif cut and has_blank(inner):
-                yield from split(inner, place, self.source)
-            elif not (cut and isinstance(inner, Const) and inner.value == ""):
-                yield of_value(inner, inner.origin or place)
-
-
-def _given_at_start(origin: Origin) -> Word:
-    """`"$@"` of a script that nobody is seen to start."""
-    return Word("", unknown("they are given when the script is started", origin, Cause.not_set), origin)
-
-
-def _hands_all_on(command: ShellCommand) -> bool:
-    """Whether a command has the arguments of the script, and no others: `main "$@"`."""
-    pieces = command.words[1].pieces if len(command.words) == 2 else ()
-    return any(piece.expr is not None and is_all_arguments(piece.expr) for piece in pieces)

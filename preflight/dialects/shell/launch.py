@@ -374,6 +374,19 @@ def _in_project(text: str | None, run: StartedCommand, project: Project, script:
     return None
 
 
+def file_of_text(name: str, directory: str | None, script: str, project: Project) -> str | None:
+    """The file that a tool for text reads, relative to the current directory of the script (None: not known).
+
+    A name that starts at `/` starts at the root of the project: elsewhere may be another file of the same name.
+    """
+    if not name or "\n" in name or len(name) > 1024 or name.startswith("~"):
+        return None
+    beside = str(PurePosixPath(script).parent)
+    above = [""] if name.startswith("/") else _directories(directory, beside, project)
+    paths = [without_dots(f"{one}/{name}" if one else name.lstrip("/")) for one in above]
+    return next((path for path in paths if path is not None and project.exists(path)), None)
+
+
 def _directories(directory: str | None, beside: str, project: Project) -> list[str]:
     """Possible current directories of a script, the most likely first.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
+from preflight.documents.shell_reader import ShellCommand
 from preflight.vocabulary.budgets import LOOP_ROUNDS, WORD_CHARACTERS
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
@@ -74,6 +75,31 @@ def split(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
         yield of_value(_side_by_side(pieces), origin)
 
 
+def items(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
+    """The words of an array. An unquoted expansion in it is split at white space."""
+    for operand in operands_of(value):
+        cut = isinstance(operand, Op) and operand.operator == "words"
+        inner = operands_of(operand)[0] if cut else operand
+        place = operand.origin or origin
+        if is_tuple(inner):
+            yield from items(inner, place, script)
+        elif cut and has_blank(inner):
+            yield from split(inner, place, script)
+        elif not (cut and isinstance(inner, Const) and inner.value == ""):
+            yield of_value(inner, inner.origin or place)
+
+
+def given_at_start(origin: Origin) -> Word:
+    """`"$@"` of a script that nobody is seen to start."""
+    return Word("", unknown("they are given when the script is started", origin, Cause.not_set), origin)
+
+
+def hands_all_on(command: ShellCommand) -> bool:
+    """Whether a command has the arguments of the script, and no others: `main "$@"`."""
+    pieces = command.words[1].pieces if len(command.words) == 2 else ()
+    return any(piece.expr is not None and is_all_arguments(piece.expr) for piece in pieces)
+
+
 def _flat(value: Expr) -> Iterator[Expr]:
     """The parts of a value, also of values inside it: `CMD="$LAUNCHER $ARGS"`."""
     if isinstance(value, Op) and value.operator == "concat":
@@ -90,8 +116,12 @@ def _side_by_side(pieces: list[Expr]) -> Expr:
 def _within(part: Const, start: int, end: int, script: Source) -> Origin | None:
     """The place of a piece of a constant. It is editable only if the file has exactly this text."""
     origin = part.origin
-    if origin is None or origin.path != script.path:
-        return origin
+    if origin is None:
+        return None
+    if origin.path != script.path:
+        exact = origin.editable and origin.span.end - origin.span.start == len(str(part.value))
+        at = origin.span.start
+        return Origin(origin.path, Span(at + start, at + end), None, origin.via) if exact else origin
     places = _places(str(part.value), script.text[origin.span.start : origin.span.end])
     if places is None or places[end - 1] - places[start] != end - 1 - start:
         return Origin(origin.path, origin.span, None, origin.via, False)
@@ -169,6 +199,24 @@ def is_all_arguments(expr: Expr) -> bool:
 
 def is_unknown(expr: Expr) -> bool:
     return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+
+
+def has_hole(expr: Expr) -> bool:
+    """Whether a part of a value is unknown."""
+    return is_unknown(expr) or any(has_hole(operand) for operand in operands_of(expr))
+
+
+def rests_on_default(expr: Expr, known: Container[str], assumed: Container[str]) -> bool:
+    """Whether an expression has the default of a variable that is not known (`${X:-d}`), or one of the `assumed`."""
+    if isinstance(expr, Ref):
+        return expr.name in assumed
+    if not isinstance(expr, Op):
+        return False
+    if expr.operator in ("default", "alternative"):
+        name = expr.operands[0]
+        if isinstance(name, Ref) and name.name not in known:
+            return True
+    return any(rests_on_default(operand, known, assumed) for operand in expr.operands)
 
 
 def has_blank(expr: Expr) -> bool:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from preflight.dialects.slurm.array_jobs import ARRAY_INDEX, axis_of_lines, exprs_of, stated_axis, with_lines
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import COMMAND_LINE, Project, Submission, UnreadableFile
 from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request, Word
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import (
-    Axis,
     Cause,
     Choices,
     Const,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 NAME = "slurm"
 _READ: CacheKind[Reading] = CacheKind("a script read without a call")
-
-ARRAY_INDEX = "SLURM_ARRAY_TASK_ID"
 
 MAX_SCRIPTS = 4
 """Scripts that start scripts, until one of them starts a program."""
@@ -103,7 +101,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.shell.interpreter import Shell
-    from preflight.dialects.shell.launch import links_of
+    from preflight.dialects.shell.launch import file_of_text, links_of
+    from preflight.dialects.shell.outputs import Outputs
     from preflight.documents.bash import parse_bash
 
     document = parse_bash(source)
@@ -123,22 +122,54 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
                     return None  # the check of that file reports it
         return None
 
-    axis = _array_axis(request)
-    variables = dict(_variables(request, source.path))
+    axis = stated_axis(request)
+    start = dict(_variables(request, source.path))
     outer = {} if call is None else dict(call.launch.environment)
-    if axis is not None:
-        variables[ARRAY_INDEX] = Ref(ARRAY_INDEX, axis.origin)
     words = call.words if call is not None else None
     if call is None and submission is not None and request is not None:
         outer, words = _exported(submission, _last(request, "export")), _arguments(submission)
-    axes = frozenset({ARRAY_INDEX} if axis is not None else ()) | {name for e in outer.values() for name in names(e)}
-    shell = Shell(source, {**outer, **variables}, words, axes, sourced, exported=set(outer))
-    if call is None and submission is not None:
-        shell.directory = submission.directory
-    shell.exported |= {name for name in variables if name.startswith("SLURM_")} - set(_AT_RUN_TIME)
-    shell.follow(document)
+    given = frozenset(name for expr in outer.values() for name in names(expr))
+
+    def followed(symbolic: bool) -> Shell:
+        """The script, with the index of an array job as a symbol."""
+        variables = (
+            {**start, ARRAY_INDEX: Ref(ARRAY_INDEX, axis.origin if axis is not None else None)} if symbolic else start
+        )
+        axes = given | ({ARRAY_INDEX} if symbolic else frozenset())
+        shell = Shell(source, {**outer, **variables}, words, axes, sourced, exported=set(outer))
+
+        def named(name: str) -> Source | None:
+            path = file_of_text(name, shell.directory, source.path, project)
+            if path is None:
+                return None
+            reads.append(path)
+            try:
+                return project.source(path)
+            except UnreadableFile:
+                return None
+
+        stated = axis.domain.values if axis is not None and isinstance(axis.domain, Choices) else None
+        shell.outputs = Outputs(named, {ARRAY_INDEX: stated} if symbolic else {})
+        if call is None and submission is not None:
+            shell.directory = submission.directory
+        elif call is None and request is not None and _last(request, "chdir"):
+            shell.directory = _last(request, "chdir")
+        shell.exported |= {name for name in start if name.startswith("SLURM_")} - set(_AT_RUN_TIME)
+        shell.follow(document)
+        return shell
+
+    shell = followed(axis is not None)
     links, external = links_of(shell, project, request)
-    used = {name for link in links for expr in _exprs(link) for name in names(expr)}
+    if axis is not None:
+        axis = with_lines(axis, links)
+    elif ARRAY_INDEX in source.text and ARRAY_INDEX not in outer:
+        by_line = followed(True)
+        more, also = links_of(by_line, project, request)
+        axis = axis_of_lines(more)
+        if axis is not None or by_line.unrolled:
+            links, external = more, also
+            axis = with_lines(axis, links) if axis is not None else None
+    used = {name for link in links for expr in exprs_of(link) for name in names(expr)}
     asks_gpus = request is not None and any(
         value is not None for value in (request.gpus_per_node, request.gpus, request.gpus_per_task)
     )
@@ -168,28 +199,6 @@ def _request(
 def _last(request: Request, option: str) -> str | None:
     """The last value of an option, which is the one that counts."""
     return next((value for name, value, _ in reversed(request.directives) if name == option), None)
-
-
-def _exprs(link: Link) -> Iterator[Expr]:
-    for word in link.words:
-        if word.value is not None:
-            yield word.value
-    for expr in (link.launch.nodes, link.launch.ranks_per_node, link.launch.total_ranks):
-        if expr is not None:
-            yield expr
-
-
-def _array_axis(request: Request | None) -> Axis | None:
-    """The index of an array job as an axis: each element is a separate job."""
-    if request is None or not isinstance(request.array, str):
-        return None
-    from preflight.dialects.slurm.schema import array_indices
-
-    indices = array_indices(request.array)
-    origin = request.origins.get("array")
-    if indices is None or len(indices) < 2:
-        return None
-    return Axis(ARRAY_INDEX, Choices(indices, tuple(None for _ in indices)), origin)
 
 
 def _variables(request: Request | None, path: str) -> Iterator[tuple[str, Expr]]:

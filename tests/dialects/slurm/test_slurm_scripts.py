@@ -204,3 +204,17 @@ def test_a_command_string_with_an_equals_sign_is_one_string(tmp_path: Path) -> N
 def test_a_string_continued_over_lines(tmp_path: Path) -> None:
     script = Script(tmp_path, HEAD + 'A=train.py\nB="--bs 4"\nCMD="$A \\\n  $B \\\n  --lr=1"\npython $CMD\n')
     assert script.words() == ["--bs", "4", "--lr=1"]
+
+
+@pytest.mark.parametrize(
+    ("option", "target"),
+    [
+        ("", "train.py"),
+        ("#SBATCH --chdir=src/pkg\n", "src/pkg/train.py"),
+        ("#SBATCH -D src/pkg\n", "src/pkg/train.py"),
+        ("#SBATCH --chdir=/home/me/project/src/pkg\n", "src/pkg/train.py"),
+        ("#SBATCH --chdir=/home/me/elsewhere\n", "train.py"),
+    ],
+)
+def test_a_script_starts_in_the_directory_of_chdir(option: str, target: str, tmp_path: Path) -> None:
+    assert Script(tmp_path, f"{HEAD}{option}srun python train.py\n").link.target == target
