@@ -23,7 +23,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.vocabulary.values import Cause, Const, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
 
 SILENT = frozenset(
     ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "exec", "eval",
@@ -232,7 +232,7 @@ def _dict(site: CallSite) -> Abstract:
 def _getattr(site: CallSite) -> Abstract:
     name = site.constant(1)
     if not isinstance(name, str):
-        return site.unknown("the name of the attribute is not known")
+        return _any_object(site)
     found = attribute(site.ev, site.args[0], name, site.node, site.frame)
     if len(site.args) < 3 or not isinstance(found, (Attribute, Config)):
         return found
@@ -242,6 +242,17 @@ def _getattr(site: CallSite) -> Abstract:
     if isinstance(holder, (Container, Instance)) and (isinstance(holder, Container) or holder.cls is not None):
         return site.args[2]  # all its attributes are known
     return site.ev.join(unknown("whether the object has the attribute is not known"), found, site.args[2])
+
+
+def _any_object(site: CallSite) -> Abstract:
+    """`getattr(config, section)` with a name that is not known: one of the object's own objects, which a later
+    assignment may change."""
+    found: Abstract = site.unknown("the name of the attribute is not known")
+    for holder in alternatives(site.args[0]) if site.args else ():
+        for value in _attributes(holder).values():
+            if isinstance(value, Instance) and value.cls is not None:
+                found = site.ev.join(unknown("which attribute it is is not known", site.origin), value, found)
+    return found
 
 
 def _hasattr(site: CallSite) -> Abstract:
@@ -259,7 +270,42 @@ def _setattr(site: CallSite) -> Abstract:
         name = site.ev.value_of(to_expr(site.args[1]))
         if isinstance(name, str):
             set_attribute(site.ev, site.args[0], name, site.args[2])
+        else:
+            _set_any_attribute(site)
     return Const(None)
+
+
+def _set_any_attribute(site: CallSite) -> None:
+    """`setattr(object, name, value)` with a name that is not known: every attribute that it may set is unknown, as
+    after `for name, value in settings.items(): setattr(config, name, value)`."""
+    first, last = _ends(to_expr(site.args[1]))
+    value = site.args[2]
+    changed = unknown("setattr may set it, and the name that it sets is not known", site.origin, Cause.run_time)
+    for holder in alternatives(site.args[0]):
+        for name, current in _attributes(holder).items():
+            if not isinstance(name, str) or not name.startswith(first) or not name.endswith(last):
+                continue
+            alike = isinstance(current, Instance) and isinstance(value, Instance) and current.made_by == value.made_by
+            if is_expr(current) or alike:
+                set_attribute(site.ev, holder, name, changed)
+
+
+def _attributes(holder: Abstract) -> Mapping[Key, Abstract]:
+    """The attributes of an object that are known, with those of its classes."""
+    if isinstance(holder, Container):
+        return dict(holder.items) if holder.kind == "namespace" else {}
+    if not isinstance(holder, Instance):
+        return {}
+    classes = [*holder.cls.lineage()] if holder.cls is not None else []
+    return {**{name: one for each in reversed(classes) for name, one in each.attributes.items()}, **holder.attributes}
+
+
+def _ends(name: Expr) -> tuple[str, str]:
+    """The text that a string surely begins and ends with: of f"layer{n}" it is "layer" and nothing."""
+    if not isinstance(name, Op) or name.operator != "concat":
+        return "", ""
+    first, last = (one.value if isinstance(one, Const) else "" for one in (name.operands[0], name.operands[-1]))
+    return first if isinstance(first, str) else "", last if isinstance(last, str) else ""
 
 
 def _vars(site: CallSite) -> Abstract:
