@@ -17,6 +17,8 @@ from preflight.python.objects import (
     copy_items,
     from_value,
     is_expr,
+    laid_over,
+    may_hold_more,
     sequence,
     to_expr,
 )
@@ -140,6 +142,9 @@ def _mapping_method(site: CallSite, receiver: Container, name: str) -> Abstract 
         merged: dict[Key, Abstract] = {}
         known = copy_items(site.args[0], merged) if site.args else True
         merged.update(site.kwargs)
+        if site.args and may_hold_more(site.args[0]):
+            kept = {key: laid_over(site.origin) for key, value in receiver.items.items() if is_expr(value)}
+            merged = {**kept, **merged}
         for key, value in merged.items():
             set_item(site.ev, receiver, key, value)
         if not known:
