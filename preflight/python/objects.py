@@ -320,7 +320,7 @@ def may_hold_more(value: Abstract) -> bool:
     """
     for one in alternatives(value):
         if isinstance(one, Container):
-            if one.open and not one.superset:
+            if one.open and not one.superset and not one.flags.get("settings"):  # those of dict(config) have names
                 return True
         elif isinstance(one, Instance):
             if one.cls is None:
