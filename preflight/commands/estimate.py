@@ -284,7 +284,7 @@ def _configuration(path: Path, asked: EstimateRequest) -> Subject:
     note = ""
     if len(found.studies) > 1:
         note = f"the first of {len(found.studies)} launches; preflight check judges all of them"
-    elif result.study.is_search:
+    elif result.study.is_search and result.space.worst.assignment:
         combination = ", ".join(f"{name}={value}" for name, value in result.space.worst.assignment.items())
         note = f"the worst combination of the search: {combination}"
     estimate = result.estimate or question.estimators[result.gpu].full

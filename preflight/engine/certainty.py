@@ -4,8 +4,9 @@ One question is asked in two directions about the fields that are not known well
 
 - A job that fits is estimated again with the worst value that each of them may have. If it still fits, it fits. If it
   does not, it fits *if* those values hold that raise the need: the verdict is "fits-if", with them as assumptions.
-- A need that exceeds is only a lower bound, or larger than any GPU. If other values of these fields would let the job
-  fit, the verdict is weaker ("unknown" for a bound, "at-risk" for an implausible need), with them as assumptions.
+- A need that exceeds is only a lower bound, of a job whose sharding nobody read, or larger than any GPU. If other
+  values of these fields would let the job fit, the verdict is weaker ("unknown" for a bound and for the sharding,
+  "at-risk" for an implausible need), with them as assumptions.
 
 The worst value of a field is in `WORST`. A number has none: one that is `BEYOND` times larger stands for it. Any other
 field, a model's name say, has no worst value, and the verdict depends on it.
@@ -86,12 +87,16 @@ WORST: Mapping[str, tuple[object, ...]] = {
     "data.validation_workers": (16,),
     "parallel.strategy": ("none", "ddp"),  # with DDP, buckets of gradients are beside the gradients
     "parallel.nodes": (1,),
+    "parallel.gpus_per_node": (1,),
     "parallel.tensor": (1,),
     "parallel.pipeline": (1,),
     "parallel.options": ({},),
     "parallel.offload": ("none", "optimizer"),  # none: most on the GPU; optimizer: most on the host
 }
 """The values of a field with which a job takes the most memory, of the GPU or of the host. Most are the defaults."""
+
+NODE = 8
+"""GPUs of a node of a cluster, where the number is in a file that was not read."""
 
 DDP = {"parallel.ranks_per_node": 2, "parallel.gpus_per_node": 2}
 """The least that DDP is used for. Its buckets are as large on any number of GPUs."""
@@ -102,6 +107,11 @@ comes with the model, releases decide defaults, and the machine is what the need
 
 BEYOND = 64
 """A number that nobody stated is taken to be at most this many times larger."""
+LARGEST_MODEL = 2 * 10**12
+"""Parameters that no public model has: the largest have 1 to 1.6 trillion (Switch-C, Kimi K2)."""
+HALF = 2
+"""Bytes of a parameter in 16 bits, the least that a model takes that is not quantised."""
+
 UNSTATED = 2**16
 """A number of which nothing is known."""
 
@@ -156,12 +166,16 @@ class Certainty:
         if found.lower_bound:
             doubts = tuple(self._doubts_of_bound(job)) if found.verdict == "exceeds" else ()
             return replace(found, verdict="unknown", assumptions=doubts) if doubts else found
+        if found.verdict == "exceeds" and (sharding := tuple(self._sharding(job))):
+            return replace(found, verdict="unknown", assumptions=sharding, find_largest_batch=lambda: None)
         doubts = tuple(self._implausible(job, found))
         weaker: Verdict = "at-risk" if found.verdict == "exceeds" else found.verdict
         return replace(found, verdict=weaker, assumptions=doubts) if doubts else found
 
     def _host(self, job: Job, found: HostEstimate) -> HostEstimate:
-        assumed = self._blamed(job, self._host_fits, self.estimator.host_bound) if found.verdict == "fits" else ()
+        if found.verdict != "fits":
+            return found
+        assumed = (*self._uncounted(job), *self._blamed(job, self._host_fits, self.estimator.host_bound))
         return replace(found, verdict="fits-if", assumptions=assumed) if assumed else found
 
     def sides(self) -> tuple[Side, Side] | None:
@@ -200,6 +214,18 @@ class Certainty:
         if not _fits_at_worst(job, rest, fits):
             alone += [name for name in rest if any(_raises(job, one, bound) for one in ways[name])]
         return tuple(self._assumption(job, name) for name in alone)
+
+    def _uncounted(self, job: Job) -> Iterator[Assumption]:
+        """The size of a model that is not known, if loading its weights may take more than the host has.
+
+        A model that every GPU holds whole is no larger than the GPU, or the job does not get that far.
+        """
+        most = self.estimator.most_parameters(job)
+        whole = job.parallel.strategy in ("none", "ddp") and job.train.quantization.type == "none"
+        largest = (self.estimator.capacity(job) or self.estimator.largest_gpu) // HALF if whole else LARGEST_MODEL
+        if most is not None and most < largest:
+            why = f"no file states it, and the weights of at most {most / 1e9:,.1f} billion parameters fit"
+            yield Assumption("model.parameters", None, Standing.unknown, why)
 
     def _device_fits(self, job: Job) -> bool:
         bound = self.estimator.device_bound(job)
@@ -240,6 +266,17 @@ class Certainty:
             if half is None or half.verdict != "exceeds":
                 yield self._assumption(job, "train.precision", f"in {value} they may fit: {precision.why}")
                 return
+
+    def _sharding(self, job: Job) -> Iterator[Assumption]:
+        """The sharding, if the file that decides it was not read and the job may fit with its states split over its
+        GPUs."""
+        if STATES[0] not in self.weak or job.parallel.strategy not in ("none", "ddp"):
+            return
+        gpus = NODE if "parallel.gpus_per_node" in self.weak else job.parallel.gpus_per_node or 1
+        split = {"parallel.strategy": "zero3", "parallel.gpus_per_node": gpus, "parallel.ranks_per_node": gpus}
+        device = self._device_of(job, split) if gpus > 1 else None
+        if device is not None and device.verdict != "exceeds":
+            yield self._assumption(job, STATES[0])
 
     def _implausible(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:
         """The field that makes a need larger than any GPU, where a small batch or length would fit: it is probably not

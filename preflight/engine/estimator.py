@@ -96,6 +96,12 @@ class Estimator:
         found = self._host(job)
         return found if isinstance(found, HostEstimate) else None
 
+    def most_parameters(self, job: Job) -> int | None:
+        """How large a model may be whose host memory still fits, where its size is unknown; None where it is known."""
+        from preflight.memory.host.estimate import solve_parameters
+
+        return solve_parameters(job, tracing=self.tracing) if job.model.parameters is None else None
+
     def _host(self, job: Job, bound: bool = False) -> HostEstimate | Unknown:
         from preflight.memory.host.estimate import estimate_host
 

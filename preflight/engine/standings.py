@@ -37,6 +37,9 @@ OF_THE_LAUNCH = (
 )  # fmt: skip
 """Fields that nothing sets but the launch, so that no file that was left out replaces their default."""
 
+GPUS = "parallel.gpus_per_node"
+"""How many GPUs a node has: accelerate takes it from its file, too."""
+
 LAYOUT = ("parallel.strategy",)
 """Fields that a launch decides, and that raise the need where it does."""
 
@@ -58,7 +61,7 @@ def standings(study: Study, box: Box, accepted: Accepted) -> dict[str, Held]:
     found = {}
     for name, bound in box.fields.items():
         held = _of(bound)
-        if name in LAYOUT and _by_default(bound) and launch:
+        if launch and _of_an_unread_launch(name, bound, study):
             held = Held(Standing.assumed, launch)
         elif _by_default(bound) and gap and name not in OF_THE_LAUNCH:
             held = Held(Standing.assumed, gap)
@@ -165,6 +168,20 @@ def _launch(study: Study) -> str:
     if study.launch.launcher in CONFIGURING:
         return f"{study.launch.launcher} takes it from a file that was not read"
     return ""
+
+
+def _of_an_unread_launch(name: str, bound: Bound, study: Study) -> bool:
+    """Whether a launch that was not read decides the field."""
+    if name in LAYOUT:
+        return _by_default(bound) or (bound.default and _left_to_accelerate(study))
+    return name == GPUS and _by_default(bound) and study.launch.launcher in CONFIGURING
+
+
+def _left_to_accelerate(study: Study) -> bool:
+    """Whether accelerate starts the program and no word says how the model is sharded. Several processes are then DDP,
+    unless accelerate's file in the user's home says otherwise."""
+    said = ("ACCELERATE_CONFIG_FILE", "ACCELERATE_USE_MULTI_GPU")
+    return study.launch.launcher == "accelerate" and not any(name in study.launch.environment for name in said)
 
 
 def by_hand(job: Job, stated: Collection[str], accepted: Accepted) -> dict[str, Held]:

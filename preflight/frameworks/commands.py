@@ -76,6 +76,8 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         return None
     rest = tuple(words[1:])
     said: list[Word] = []
+    if name == "trl":
+        launch, rest = _accelerated(launch, rest)
     if name == "tune":
         apart = take_apart([Word("", Const("torchrun")), *rest])
         if apart.target is None:
@@ -95,6 +97,28 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
     file = next((word for word in rest if (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")), None)
     kept = [word for word in rest if word is not file and word.prefix.rstrip("=") != "--config"]
     return Started(kind, file or _config(rest), (*said, *kept), launch)
+
+
+def _accelerated(launch: Launch, words: Sequence[Word]) -> tuple[Launch, tuple[Word, ...]]:
+    """TRL starts its scripts with `accelerate launch`, and takes the name of accelerate's file and the number of
+    processes from words of its own (trl.cli: --accelerate_config, --num_processes). The words without these."""
+    rest: list[Word] = []
+    environment, ranks, left = dict(launch.environment), launch.total_ranks, list(words)
+    while left:
+        word = left.pop(0)
+        flag = word.prefix.rstrip("=") if word.prefix else text(word)
+        value = word.value if word.prefix.endswith("=") else left[0].value if left else None
+        if flag not in ("--accelerate_config", "--num_processes") or value is None:
+            rest.append(word)
+            continue
+        if not word.prefix.endswith("="):
+            left.pop(0)
+        if flag == "--num_processes":
+            ranks = Op("int", (value,), value.origin)
+        else:
+            environment["ACCELERATE_CONFIG_FILE"] = value
+    launcher = "accelerate" if launch.launcher == "python" else launch.launcher
+    return replace(launch, launcher=launcher, total_ranks=ranks, environment=environment), tuple(rest)
 
 
 def _config(words: Sequence[Word]) -> Word | None:

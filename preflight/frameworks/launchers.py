@@ -81,7 +81,13 @@ _ACCELERATE_ENVIRONMENT = {
     )},
 }  # fmt: skip
 """What `accelerate launch` hands to the program, as environment variables (accelerate.utils.launch)."""
-_ACCELERATE_TRUE = {"use_deepspeed": "ACCELERATE_USE_DEEPSPEED", "use_fsdp": "ACCELERATE_USE_FSDP"}
+_ACCELERATE_TRUE = {
+    "use_deepspeed": "ACCELERATE_USE_DEEPSPEED",
+    "use_fsdp": "ACCELERATE_USE_FSDP",
+    "multi_gpu": "ACCELERATE_USE_MULTI_GPU",
+}
+"""Switches that choose the sharding, which is then not accelerate's file's (accelerate.commands.launch,
+_validate_launch_command). The variable of the last is preflight's own: accelerate sets none for it."""
 
 _MODULES: Mapping[str, Launcher] = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",

@@ -226,7 +226,8 @@ def _dict(site: CallSite) -> Abstract:
                 if isinstance(key, (str, int)):
                     items[key] = parts[1]
     items.update(site.kwargs)
-    return Container("dict", items, site.origin, openness(not known and not items))
+    settings: dict[Key, bool] = {"settings": True} if site.args and isinstance(site.args[0], Config) else {}
+    return Container("dict", items, site.origin, {**openness(not known and not items), **settings})
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------

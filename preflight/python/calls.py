@@ -24,6 +24,7 @@ from preflight.python.objects import (
     Key,
     copy_items,
     made_by,
+    may_hold_more,
     to_expr,
 )
 from preflight.vocabulary.values import Origin
@@ -49,6 +50,7 @@ def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
         else:
             args.append(ev.evaluate(argument, frame))
     kwargs: dict[str, Abstract] = {}
+    more = False
     origins: dict[str, Origin] = {}
     for keyword in node.keywords:
         value = ev.evaluate(keyword.value, frame)
@@ -58,8 +60,9 @@ def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
             continue
         unpacked: dict[Key, Abstract] = {}
         complete = copy_items(value, unpacked) and complete
+        more = more or may_hold_more(value)
         kwargs.update({key: item for key, item in unpacked.items() if isinstance(key, str)})
-    return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete)
+    return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete, more)
 
 
 def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) -> Abstract:
@@ -156,9 +159,9 @@ def _result(site: CallSite, callee: Abstract, record: CallRecord) -> Abstract:
     if same is not None:
         return same
     if isinstance(callee, FunctionValue):
-        return invoke(ev, callee, site.args, site.kwargs, record)
+        return invoke(ev, callee, site.args, site.kwargs, record, site.more)
     if isinstance(callee, ClassValue):
-        return instantiate(ev, callee, site.args, site.kwargs, record)
+        return instantiate(ev, callee, site.args, site.kwargs, record, site.more)
     if isinstance(callee, Instance) and callee.cls is not None:
         for name in ("__call__", "forward"):
             method = class_attribute(callee.cls, name)

@@ -16,6 +16,8 @@ from preflight.python.objects import (
     Frame,
     FunctionValue,
     Instance,
+    is_expr,
+    laid_over,
     made_by,
 )
 from preflight.vocabulary.values import Cause, unknown
@@ -91,14 +93,15 @@ def instantiate(
     args: tuple[Abstract, ...],
     kwargs: dict[str, Abstract],
     record: CallRecord | None,
+    more: bool = False,
 ) -> Abstract:
-    """An object of a class of the project, its `__init__` interpreted."""
+    """An object of a class of the project, its `__init__` interpreted. `more`: as in `invoke`."""
     made = Instance(f"{cls.module.name}.{cls.name}", cls, {}, record, record.origin if record else None)
     ev.instances.setdefault(id(cls.node), []).append(made)
     init = class_attribute(cls, "__init__")
     if isinstance(init, FunctionValue):
         made.state["arguments"] = (args, kwargs)
-        invoke(ev, replace(init, self_value=made), args, kwargs)
+        invoke(ev, replace(init, self_value=made), args, kwargs, more=more)
         return made
     if is_dataclass(cls):
         fields = dataclass_fields(cls)
@@ -109,6 +112,8 @@ def instantiate(
                 value = args[index]
             else:
                 value = field_default(ev, owner, name)
+                if more and value is not None and is_expr(value):
+                    value = laid_over(made.origin)
             made.attributes[name] = (
                 value if value is not None else unknown(f"{cls.name}.{name} is not given", cause=Cause.not_set)
             )

@@ -410,6 +410,8 @@ class CallSite:
     """The places of the keyword arguments."""
     complete: bool = True
     """False: further arguments come from `*args` or `**kwargs` that are not known."""
+    more: bool = False
+    """A mapping is spread that may have any key: what is not given may be in it."""
 
     @property
     def origin(self) -> Origin:

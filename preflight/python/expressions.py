@@ -29,6 +29,8 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     is_object,
+    laid_over,
+    may_hold_more,
     open_container,
     openness,
     sequence,
@@ -260,6 +262,9 @@ def _dict(ev: Evaluator, node: ast.Dict, frame: Frame) -> Abstract:
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         value = ev.evaluate(value_node, frame)
         if key_node is None:
+            if may_hold_more(value):
+                over = laid_over(frame.module.origin(value_node))
+                items |= {key: over for key, before in items.items() if is_expr(before)}
             open_ = not copy_items(value, items) or open_
             continue
         key = ev.value_of(ev.expression(key_node, frame))

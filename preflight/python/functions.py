@@ -15,8 +15,11 @@ from preflight.python.objects import (
     Frame,
     FunctionValue,
     Instance,
+    is_expr,
+    laid_over,
     made_by,
     open_container,
+    openness,
     sequence,
     to_expr,
 )
@@ -63,8 +66,10 @@ def invoke(
     args: tuple[Abstract, ...],
     kwargs: dict[str, Abstract],
     record: CallRecord | None = None,
+    more: bool = False,
 ) -> Abstract:
-    """The return value of a function of the project for these arguments."""
+    """The return value of a function of the project for these arguments. `more`: other arguments than these may be
+    given, so no parameter surely has its default."""
     for decorator in function.decorators:
         name = made_by(decorator)
         hook = ev.hooks.get(f"@{name}") if name else None
@@ -82,7 +87,7 @@ def invoke(
     frame = Frame({}, function.module, function.frame, function.name, [], function.frame.globals_)
     frame.owner, frame.self_value = None, function.self_value or (args[0] if args else None)
     frame.owner_class = function.owner
-    bind_parameters(function, args, kwargs, frame)
+    bind_parameters(function, args, kwargs, frame, more)
     return _run_body(ev, function, frame)
 
 
@@ -154,7 +159,11 @@ def _is_static(function: FunctionValue) -> bool:
 
 
 def bind_parameters(
-    function: FunctionValue, args: tuple[Abstract, ...], kwargs: dict[str, Abstract], frame: Frame
+    function: FunctionValue,
+    args: tuple[Abstract, ...],
+    kwargs: dict[str, Abstract],
+    frame: Frame,
+    more: bool = False,
 ) -> None:
     """Parameters -> arguments, defaults, or unknown."""
     arguments = function.node.args
@@ -168,11 +177,12 @@ def bind_parameters(
         elif name in left:
             frame.variables[name] = left.pop(name)
         elif name in function.defaults:
-            frame.variables[name] = function.defaults[name]
+            default = function.defaults[name]
+            frame.variables[name] = laid_over(to_expr(default).origin) if more and is_expr(default) else default
         else:
             origin = function.module.origin(parameter, editable=False)
             frame.variables[name] = unknown(f"the argument {name} of {function.name}() is not known", origin)
     if arguments.vararg is not None:
         frame.variables[arguments.vararg.arg] = sequence(list(args[len(positional) :]), "tuple")
     if arguments.kwarg is not None:
-        frame.variables[arguments.kwarg.arg] = Container("dict", dict(left.items()))
+        frame.variables[arguments.kwarg.arg] = Container("dict", dict(left.items()), None, openness(more))

@@ -313,6 +313,28 @@ def changes_in_loop(origin: Origin | None = None) -> Const:
     return unknown("it changes in a loop", origin, Cause.run_time)
 
 
+def may_hold_more(value: Abstract) -> bool:
+    """Whether a mapping that is laid over another may have any key: nothing that was read says which it has.
+
+    A library's object, as of a file that was not found. Not a configuration: its keys are settings with names.
+    """
+    for one in alternatives(value):
+        if isinstance(one, Container):
+            if one.open and not one.superset and not one.flags.get("settings"):  # those of dict(config) have names
+                return True
+        elif isinstance(one, Instance):
+            if one.cls is None:
+                return True
+        elif not isinstance(one, Config) and not (isinstance(one, Const) and not isinstance(one.value, Unknown)):
+            return True
+    return False
+
+
+def laid_over(origin: Origin | None = None) -> Const:
+    """A value that a mapping may replace whose keys are not known."""
+    return unknown("a mapping whose keys are not known may set it", origin, Cause.run_time)
+
+
 def copy_items(value: Abstract, into: dict[Key, Abstract]) -> bool:
     """Copy the items of a mapping (`**value`); False where not all of them are known."""
     if isinstance(value, Container) and not value.is_sequence:

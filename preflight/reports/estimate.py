@@ -12,7 +12,7 @@ from preflight.reports.timeline import TimelinePoint, drawn
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, FrontierRow, HostEstimate, Interval
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.words import assumed, gib, smallest_gpu
+from preflight.vocabulary.words import assumed, fits_if, gib, smallest_gpu
 
 _TIERS = (
     ("requested", "sum of live tensors"),
@@ -112,7 +112,7 @@ def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -
         yield f"{bound}{room}: {verdict(found.verdict, look)}"
         if found.largest_batch_size:
             yield f"largest batch size that fits: {found.largest_batch_size:,}"
-        elif not found.fitting and not found.lower_bound:
+        elif found.verdict in ("at-risk", "exceeds") and not found.lower_bound:
             yield "no batch size fits"
     yield from _assumptions(found)
     yield from (f"note: {note}" for note in found.notes)
@@ -122,8 +122,11 @@ def _assumptions(found: DeviceEstimate | HostEstimate) -> Iterator[str]:
     """The values that the verdict depends on and that are not known well."""
     if not found.assumptions:
         return
-    words = assumed(found.assumptions, len(found.assumptions))
-    yield f"it fits if {words}" if found.fitting else f"this is the need with {words}"
+    every = len(found.assumptions)
+    if found.fitting:
+        yield f"it {fits_if(found.assumptions, every)}"
+    else:
+        yield f"this is the need with {assumed(found.assumptions, every)}"
 
 
 def _host(found: Estimates, look: Look) -> Iterator[str]:

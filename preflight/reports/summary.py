@@ -10,7 +10,7 @@ from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.values import Cause
-from preflight.vocabulary.words import assumed, gib, plural, smallest_gpu, why_unknown
+from preflight.vocabulary.words import assumed, fits_if, gib, plural, smallest_gpu, why_unknown
 
 _ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
 
@@ -67,15 +67,17 @@ def assumptions(outcome: Outcome) -> tuple[list[str], list[str]]:
     for report, index, result in _numbered(outcome):
         found, name = result.space.worst.estimates, outcome.shown(report, result.study.paths[0])
         if found.verdict == "fits-if":
-            fitting.append(f"{name} fits if {assumed(found.assumptions)}")
+            fitting.append(f"{name} {fits_if(found.assumptions)}")
         elif result.space.counts.fits_if:
             fitting.append(
                 f"{plural(result.space.counts.fits_if, 'combination')} of {name} fit if what is assumed holds"
             )
-        elif found.device is not None and found.device.assumptions and not found.device.lower_bound:
+        elif found.device is not None and found.device.assumptions and found.device.verdict == "at-risk":
             if any(one.study == index and one.rule == "gpu-memory-exceeded" for one in report.findings):
                 continue
             doubtful.append(f"the need of {name} is not plausible: {assumed(found.device.assumptions)}")
+        if found.verdict != "fits-if" and found.host is not None and found.host.verdict == "fits-if":
+            fitting.append(f"the host memory of {name} {fits_if(found.host.assumptions)}")
     return doubtful, fitting
 
 

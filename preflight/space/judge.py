@@ -151,7 +151,8 @@ def _agreeing(counts: Counts, found: Estimates, sure: bool) -> Counts:
 
     If the estimate is worse than the counts, it is so for one combination at least. `sure`: no other combination can be
     worse, so that no combination has a worse verdict, though the upper bound may say so. A need that is not
-    plausible in the worst combination is not plausible in the others that exceed either.
+    plausible in the worst combination is not plausible in the others that exceed either; a field that decides whether
+    the worst one exceeds, and was not read, decides it for the others too.
     """
     worst = found.verdict
     doubtful = worst == "at-risk" and bool(found.assumptions)
@@ -161,6 +162,9 @@ def _agreeing(counts: Counts, found: Estimates, sure: bool) -> Counts:
         return _moved(counts, "at_risk")
     if worst == "fits-if" and counts.fits and not counts.unsafe + counts.fits_if:
         return _moved(counts, "fits_if")
+    device = found.device
+    if device is not None and device.verdict == "unknown" and device.assumptions and counts.unsafe:
+        return replace(counts, unknown=counts.unknown + counts.unsafe, at_risk=0, exceeds=0)
     if doubtful and counts.exceeds:
         return replace(counts, at_risk=counts.unsafe, exceeds=0)
     if sure and counts.exceeds and worst == "at-risk":

@@ -41,8 +41,10 @@ class Launchers:
         self._reached: dict[str, frozenset[str]] = {}
 
     def chains_to(self, path: str) -> list[Chain]:
-        """The launches that a file is part of; those that start with itself if no file launches it."""
-        found = [chain for root in self._roots(path, frozenset()) for chain in self._own(root) if _has(chain, path)]
+        """The launches that a file is part of; those that start with itself if no file launches it, or if it is just
+        being submitted: another script may submit it with other words."""
+        roots = self._roots(path, frozenset()) if path not in self.follower.project.submissions else ()
+        found = [chain for root in roots for chain in self._own(root) if _has(chain, path)]
         if found:
             return found
         own = [chain for chain in self._own(path) if _trains(chain)]

@@ -98,12 +98,18 @@ SHOWN = 4
 """The most assumptions that a line names."""
 
 
-def assumed(assumptions: Sequence[Assumption], most: int = SHOWN) -> str:
+def fits_if(assumptions: Sequence[Assumption], most: int = SHOWN) -> str:
+    """ "fits if train.batch_size = 8 (only the name of the setting bs suggests it)"."""
+    return f"fits if {assumed(assumptions, most, 'allows it')}"
+
+
+def assumed(assumptions: Sequence[Assumption], most: int = SHOWN, unknown: str = "not known") -> str:
     """Assumptions in words, those of one reason together:
-    "train.batch_size = 8 (only the name of the setting bs suggests it)"."""
+    "train.batch_size = 8 (only the name of the setting bs suggests it)". `unknown`: the words after a field without a
+    value."""
     by_reason: dict[str, list[str]] = {}
     for one in assumptions[:most]:
-        value = "not known" if one.value is None else f"= {setting_text(one.value)}"
+        value = unknown if one.value is None else f"= {setting_text(one.value)}"
         by_reason.setdefault(one.why, []).append(f"{one.field} {value}")
     words = [", ".join(fields) + (f" ({why})" if why else "") for why, fields in by_reason.items()]
     left = len(assumptions) - most

@@ -29,6 +29,7 @@ from preflight_rules.shared.slurm import allocation_of
 
 ROOMY = job("--nodes=1 --ntasks-per-node=1", "--gres=gpu:a100:1", "--cpus-per-task=8", "--mem=200G")
 ALONE = job("--nodes=1", "--gres=gpu:4", "--mem=16G", line="python train.py --batch_size 64 --workers 4")
+BY_NAME = TRAIN.replace("DataLoader(dataset, batch_size=args.batch_size, shuffle=True, ", "loader_of(args, ")
 ASKED = ("memory", "memory_per_cpu", "memory_per_gpu")
 
 
@@ -42,8 +43,8 @@ class OverOptions(Options):
 class SlurmOverRequest(Rule[OverOptions]):
     """The job asks for much more host memory than it needs, or for GPUs that no process uses.
 
-    The need is the high end of the estimate. A job that gets the whole memory of a node (`--exclusive`, `--mem=0`) or
-    the default of the cluster is not reported.
+    The need is the high end of the estimate, of a job that fits whatever is not known of it. A job that gets the whole
+    memory of a node (`--exclusive`, `--mem=0`) or the default of the cluster is not reported.
 
     A job that asks for less starts sooner, and other jobs cannot use memory that this job reserves and does not need.
 
@@ -79,6 +80,12 @@ class SlurmOverRequest(Rule[OverOptions]):
             finds=0,
             options=ON_CLUSTER,
         ),
+        Example(
+            "Only the name of the option says that it is the batch: it may need more",
+            {**job_files(ROOMY), "train.py": BY_NAME},
+            finds=0,
+            options=ON_CLUSTER,
+        ),
         Example("One process beside four GPUs", {"train.sbatch": ALONE, "train.py": TRAIN}, says=("one process",)),
     )
 
@@ -90,7 +97,8 @@ class SlurmOverRequest(Rule[OverOptions]):
         if found is None or found.impossible is not None:
             return
         host = host_of(case)
-        if host is not None and host.limited_by != "/dev/shm":  # then the estimate is of that alone
+        # an estimate of /dev/shm is of that alone, and a need that is not certain may be larger
+        if host is not None and host.limited_by != "/dev/shm" and host.verdict == "fits":
             yield from self._memory(case, request, found, host)
         yield from self._gpus(case, request, found)
 

@@ -121,6 +121,85 @@ def test_a_part_of_a_search_may_be_certain(project: Write) -> None:
     assert (found.space.counts.fits, found.space.counts.fits_if) == (2, 1)
 
 
+LARGE = TRAINER.replace("SIZE", "1").replace('"gpt2"', '"gpt2-xl"').replace("512", "64")
+ON_EIGHT = JOB.replace("gpu:1", "gpu:8")
+
+
+@pytest.mark.parametrize(
+    ("launch", "verdict"),
+    [
+        # accelerate reads a file in the user's home: it may shard the states over the GPUs
+        (ON_EIGHT.replace("python", "accelerate launch"), "unknown"),
+        (ON_EIGHT.replace("python", "accelerate launch --num_processes 8"), "unknown"),
+        # one GPU has nothing to split them over
+        (JOB.replace("python", "accelerate launch"), "exceeds"),
+        (ON_EIGHT.replace("python", "accelerate launch --num_processes 8 --multi_gpu"), "exceeds"),
+        (ON_EIGHT.replace("python", "torchrun --nproc_per_node 8"), "exceeds"),
+        (JOB, "exceeds"),
+    ],
+)
+def test_states_exceed_unless_a_file_that_was_not_read_may_split_them(
+    launch: str, verdict: str, project: Write
+) -> None:
+    found = judged(project({"job.sh": launch, "train.py": LARGE}), "job.sh")
+    device = worst(found).device
+    assert device is not None
+    assert device.verdict == verdict
+    assert [one.field for one in device.assumptions] == (["parallel.strategy"] if verdict == "unknown" else [])
+    assert (device.largest_batch_size is None) == (verdict == "unknown")
+
+
+def test_a_search_counts_what_is_not_known_to_exceed_as_unknown(project: Write) -> None:
+    sweep = (
+        "program: train.py\nmethod: grid\n"
+        "command: [accelerate, launch, --num_processes, '8', '${program}', '${args}']\n"
+        "parameters:\n  model: {values: [gpt2, gpt2-xl]}\n  batch_size: {value: 1}\n  max_length: {value: 64}\n"
+    )
+    program = LARGE.replace('"gpt2-xl"', "args.model").replace(
+        "tokenizer =",
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--model')\n"
+        "parser.add_argument('--batch_size', type=int)\nparser.add_argument('--max_length', type=int)\n"
+        "args = parser.parse_args()\ntokenizer =",
+        1,
+    )
+    counts = judged(project({"sweep.yaml": sweep, "train.py": program}), "sweep.yaml").space.counts
+    assert (counts.exceeds, counts.at_risk, counts.unknown, counts.fitting) == (0, 0, 1, 1)
+
+
+UNKNOWN_MODEL = """\
+from torch.utils.data import DataLoader
+from mine import make, rows
+model = make().cuda()
+for batch in DataLoader(rows, batch_size=4):
+    model(batch).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("memory", "more", "verdict"),
+    [
+        # 12 GiB hold the weights of 2.7 billion parameters beside the process: a GPU of 15 GiB holds more of them
+        ("12G", {}, "fits-if"),
+        ("12G", {"model__parameters": 10**9}, "fits"),
+        # what the host cannot load, the GPU cannot hold
+        ("120G", {}, "fits"),
+        # with sharding, a model may be larger than its GPU
+        ("120G", dict.fromkeys(("parallel__ranks_per_node", "parallel__gpus_per_node"), 4)
+         | {"parallel__strategy": "fsdp"}, "fits-if"),
+    ],
+)  # fmt: skip
+def test_the_weights_of_an_unknown_model_may_not_fit_the_host(
+    memory: str, more: dict[str, object], verdict: str, project: Write
+) -> None:
+    script = JOB.replace("gpu:1\n", f"gpu:1\n#SBATCH --mem={memory}\n")
+    root = project({"job.sh": script, "train.py": UNKNOWN_MODEL})
+    found = judged(root, "job.sh", data__sample_bytes=1024, data__workers=0, **more)
+    host = worst(found).host
+    assert host is not None
+    assert host.verdict == verdict
+    assert [one.field for one in host.assumptions] == (["model.parameters"] if verdict == "fits-if" else [])
+
+
 def test_a_need_that_no_gpu_has_is_doubted(project: Write) -> None:
     found = judged(project({"train.py": LOOP.replace("default=4", "default=1_000_000")}), "train.py", "A100-80GB")
     device = worst(found).device

@@ -54,6 +54,15 @@ KNOWN = {
     "chained comparison": ("n = 5\nprobe(1 < n < 6)", True),
     "boolean": ("a = None\nprobe(a or 5)", 5),
     "not": ("probe(not [])", True),
+    "an item behind a mapping that is not known": ("import lib\nd = {**lib.more(), 'n': 2}\nprobe(d['n'])", 2),
+    "an argument beside a mapping that is not known": (
+        "import lib\ndef f(n=1):\n    return n\nprobe(f(n=2, **lib.more()))",
+        2,
+    ),
+    "attributes with another beginning": (
+        'import lib\nclass C:\n    n = 2\nc = C()\nfor k in lib.items():\n    setattr(c, f"layer{k}", 3)\nprobe(c.n)',
+        2,
+    ),
     "if else": ("n = 3\nif n > 2:\n    x = 1\nelse:\n    x = 2\nprobe(x)", 1),
     "loop": ("t = 0\nfor x in [1, 2, 3]:\n    t = x\nprobe(t)", 3),
     "zip": ("for a, b in zip([1, 2], [3, 4]):\n    pass\nprobe(a * b)", 8),
@@ -154,6 +163,23 @@ UNKNOWN = {
     "too large": "x = 'a'\nfor _ in range(40):\n    x = x + x\nprobe(x)",
     "popped in a loop": "import lib\nxs = [1]\nfor _ in lib.items():\n    xs.append(2)\nprobe(len(xs))",
     "appended under a condition": ("import lib\nxs = [1]\nif lib.more():\n    xs.append(2)\nprobe(len(xs))"),
+    "a dict updated with a mapping that is not known": "import lib\nd = {'n': 2}\nd.update(lib.more())\nprobe(d['n'])",
+    "a mapping that is not known in a display": "import lib\nd = {**{'n': 2}, **lib.more()}\nprobe(d['n'])",
+    "a mapping that is not known as arguments": "import lib\ndef f(n=2):\n    return n\nprobe(f(**lib.more()))",
+    "a mapping that is not known, passed on": (
+        "import lib\ndef f(**kw):\n    return kw.get('n', 2)\nprobe(f(**lib.more()))"
+    ),
+    "a dataclass of a mapping that is not known": (
+        "import lib\nfrom dataclasses import dataclass\n@dataclass\nclass C:\n    n: int = 2\nprobe(C(**lib.more()).n)"
+    ),
+    "an attribute of a name that is not known": (
+        "import lib\nclass C:\n    n = 2\nc = C()\nfor k, v in lib.items():\n    setattr(c, k, v)\nprobe(c.n)"
+    ),
+    "an attribute of a section that is not known": (
+        "import lib\nclass A:\n    def __init__(self):\n        self.n = 2\n"
+        "class C:\n    def __init__(self):\n        self.a = A()\nc = C()\n"
+        "for k, v in lib.items():\n    setattr(getattr(c, k), v, 3)\nprobe(c.a.n)"
+    ),
     "while": "import lib\nn = 1\nwhile lib.more():\n    n = n * 2\nprobe(n)",
 }
 

@@ -17,13 +17,14 @@ from preflight.reports.places import snippet
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, columns, look_for, wrap
 from preflight.reports.summary import studies_line, summary
-from preflight.vocabulary.estimates import DeviceEstimate, Estimates
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, Verdict
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
 from preflight.vocabulary.words import assumed, gib, plural
+from preflight.vocabulary.words import fits_if as words_of_fits
 
 PLAIN = Look(width=100)
 
@@ -265,6 +266,25 @@ def test_assumptions_of_one_reason_stand_together() -> None:
         assumed(SEVERAL) == f"{words}, validation.batch_size not known (a pattern), and 1 more, which --explain shows"
     )
     assert assumed(SEVERAL[4:]) == "train.compile = false (the program was not read)"
+
+
+def test_a_field_without_a_value_decides_whether_it_fits() -> None:
+    words = "train.batch_size = 8 (a name suggests it), validation.batch_size allows it (a pattern)"
+    assert words_of_fits((SEVERAL[0], SEVERAL[3])) == f"fits if {words}"
+
+
+@pytest.mark.parametrize("verdict", ["at-risk", "unknown", "exceeds"])
+def test_what_has_to_hold_for_the_host_is_said_beside_any_verdict_of_the_gpu(tmp_path: Path, verdict: Verdict) -> None:
+    roomy = replace(host(8 * GIB), verdict="fits-if", assumptions=SEVERAL[:1])
+    one = study(Estimates(replace(device(8 * GIB), verdict=verdict), roomy))
+    lines = list(summary(outcome(tmp_path, (), (one,)), PLAIN))
+    assert "note: the host memory of sweep.yaml fits if train.batch_size = 8 (a name suggests it)" in lines
+
+
+@pytest.mark.parametrize(("verdict", "said"), [("at-risk", True), ("unknown", False)])
+def test_only_an_implausible_need_is_called_so(tmp_path: Path, verdict: Verdict, said: bool) -> None:
+    one = study(Estimates(replace(device(40 * GIB), verdict=verdict, assumptions=SEVERAL[:1]), None))
+    assert ("not plausible" in "\n".join(summary(outcome(tmp_path, (), (one,)), PLAIN))) == said
 
 
 def test_why_a_bound_is_not_certain_is_said(tmp_path: Path) -> None:

@@ -77,6 +77,32 @@ def test_what_trains_nothing(line: str, tmp_path: Path) -> None:
     assert not studies(tmp_path, "run.sh")
 
 
+@pytest.mark.parametrize(
+    ("words", "strategy"),
+    [
+        ("--accelerate_config a.yaml --num_processes 4", "fsdp"),
+        ("--accelerate_config=a.yaml", "fsdp"),
+        # one of TRL's own names, which are not read
+        ("--accelerate_config zero3", None),
+        ("--num_processes 4", "ddp"),
+    ],
+)
+def test_trl_starts_its_scripts_with_accelerate(words: str, strategy: str | None, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 4\n"
+        "fsdp_config: {fsdp_version: 1, fsdp_sharding_strategy: FULL_SHARD}\n"
+    )
+    (tmp_path / "run.sh").write_text(script(f"trl sft {words} --model_name_or_path x/y --max_length 64", gpus=4))
+    (study,) = studies(tmp_path, "run.sh")
+    found = fields(study)
+    assert (found["model.name"], found["train.seq_len"]) == ("x/y", 64)
+    assert study.launch.launcher == "accelerate"
+    if strategy is None:
+        assert isinstance(found["parallel.strategy"], Unknown)
+    else:
+        assert (found["parallel.strategy"], found["parallel.ranks_per_node"]) == (strategy, 4)
+
+
 def test_each_command_of_a_script_is_a_launch(tmp_path: Path) -> None:
     lines = "\n".join(f"swift sft --model x/{name} --max_length 64" for name in ("a", "b"))
     (tmp_path / "run.sh").write_text(script(lines))

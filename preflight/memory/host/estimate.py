@@ -169,6 +169,15 @@ def solve_in_memory_bytes(
     return _largest(fits)
 
 
+def solve_parameters(job: Job, *, tracing: Tracing = SHIPPED_ONLY) -> int | None:
+    """The largest number of parameters with which the estimate fits, where that number is unknown and their loading is
+    not counted; None where it is counted, or where nothing fits."""
+    if limit_of(job)[0] is None or missing_fields(job) or weights_of(job, None, tracing) is not None:
+        return None
+    sample = sample_bytes(job)[0] or 0
+    return _largest(lambda count: _estimate(job, sample, weights_of(job, count), True).verdict == "fits")
+
+
 def _largest(fits: Callable[[int], bool]) -> int | None:
     if not fits(0):
         return None

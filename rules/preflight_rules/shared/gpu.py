@@ -125,7 +125,7 @@ def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple
 
 def not_plausible(device: DeviceEstimate) -> bool:
     """Whether a need is larger than any GPU and would be far smaller with another value of one field."""
-    return not device.fitting and not device.lower_bound and bool(device.assumptions)
+    return device.verdict == "at-risk" and not device.lower_bound and bool(device.assumptions)
 
 
 def doubted(rule: Rule, case: Case, device: DeviceEstimate) -> Finding:

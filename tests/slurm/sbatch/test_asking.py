@@ -73,6 +73,14 @@ def test_words_and_environment_reach_the_script(project: Write, monkeypatch: pyt
     assert isinstance(batch(script.replace("gpu:1\n", "gpu:1 --export=PATH\n"), "job.sh"), Unknown)
 
 
+def test_the_words_of_another_submission_are_not_this_ones(project: Write) -> None:
+    """A script beside it submits the same job with other words."""
+    script = HEAD + 'python train.py "$@"\n'
+    project({"preflight.toml": "", "train.py": PROGRAM, "job.sh": script, "all.sh": "sbatch job.sh --bs 64\n"})
+    assert batch(script, "job.sh", "--bs", "16") == 16
+    assert batch(script, "job.sh") == 4
+
+
 def test_a_script_that_the_settings_leave_out_is_not_checked(project: Write) -> None:
     project({"preflight.toml": 'exclude = ["legacy/**"]\n'})
     line = parse(["legacy/job.sh"])
