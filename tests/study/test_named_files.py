@@ -287,6 +287,6 @@ def test_a_trainers_file_without_its_launch(tmp_path: Path) -> None:
         value = evaluate(study.boxes[0].fields[field].expr)
         assert isinstance(value, Unknown), field
         assert value.fields == (field,)
-    found = fields(tmp_path, "trl sft --config sft.yaml")
+    found = fields(tmp_path, "trl sft --config sft.yaml --num_processes 1")
     assert (found["train.precision"], found["parallel.strategy"]) != (None, None)
     assert not isinstance(found["parallel.strategy"], Unknown)
