@@ -406,7 +406,8 @@ def _apply(given: GivenOverride, repository: Repository, found: Composition) -> 
     """Applies one override of a value. (The defaults list has the overrides of groups.)"""
     override = given.override
     is_value = override is None or isinstance(override._value, dict)
-    if not is_value and repository.group_exists(given.key):
+    is_group = repository.group_exists(given.key)
+    if not is_value and is_group:
         return
     path = split_key(given.key)
     if not path or given.sweeps:
@@ -417,7 +418,8 @@ def _apply(given: GivenOverride, repository: Repository, found: Composition) -> 
         return
     old = select(found.root, path)
     whole = repository.complete and "???" not in found.choices.values()
-    if path[0] != "hydra" and whole and not _elsewhere(given, old, repository, found):  # a missing part may have it
+    open_ = is_group or _elsewhere(given, old, repository, found)  # an option of a group that is not known: `model=$1`
+    if path[0] != "hydra" and whole and not open_:  # a missing part may have it
         found.problems += _objections(given, old, found.root)
     item: Item
     if given.expr is not None:

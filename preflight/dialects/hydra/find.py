@@ -177,12 +177,13 @@ def _selection(found: Application, option: tuple[str, str], project: Project) ->
     path = f"{found.folder}/{folder}/{name}.yaml".lstrip("/")
     if path in plain.files:
         return None
-    known = {choice.split("@")[0] for choice in plain.groups}
+    # by the folder: Hydra knows a group that is put elsewhere as "actor@actor_rollout_ref.actor"
+    known = {choice.split("@")[0]: choice for choice in sorted(plain.groups, reverse=True)}
     parts = folder.split("/")
     cuts = ["/".join(parts[:length]) for length in range(len(parts), 0, -1)]
     group = next((cut for cut in cuts if cut in known), "")
     chosen = group or max(cuts, key=lambda cut: _hits(path, f"{found.folder}/{cut}".lstrip("/"), project))
-    return "" if group else "+", chosen, f"{folder}/{name}".removeprefix(f"{chosen}/")
+    return "" if group else "+", known.get(group, chosen), f"{folder}/{name}".removeprefix(f"{chosen}/")
 
 
 def _hits(path: str, folder: str, project: Project) -> int:

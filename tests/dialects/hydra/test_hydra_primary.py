@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from hydra_trees import MAIN, TREE, alone, launched, problems, tree, values
 
-from preflight.vocabulary.values import Unknown, evaluate
+from preflight.dialects.hydra import reader as hydra
+from preflight.vocabulary.reading import Call, Launch, Word
+from preflight.vocabulary.values import Origin, Span, Unknown, evaluate, unknown
 
 ROOT = "import rootutils\nroot = rootutils.setup_root(__file__)\n"
 
@@ -54,6 +56,24 @@ def test_a_program_whose_configuration_is_computed_may_take_the_option(tmp_path:
     assert problems(reading, "error") == []
     assert any("Could not override 'data'" in problem.message for problem in problems(reading, "info"))
     assert reading.links == ()
+
+
+def test_an_option_of_a_group_that_is_put_elsewhere(tmp_path: Path) -> None:
+    files = with_experiment(EXPERIMENT)
+    files["conf/train.yaml"] = "defaults: [{model@worker.actor: small}, _self_]\nlr: 1\n"
+    reading = alone(tree(tmp_path, files), "conf/model/large.yaml")
+    assert problems(reading) == []
+    assert values(reading)["worker.actor.width"] == 8
+
+
+def test_an_option_that_a_loop_of_the_shell_chooses(tmp_path: Path) -> None:
+    primary = "defaults: [{model: null}, _self_]\nlr: 1\n"
+    files = {**with_experiment(EXPERIMENT), "conf/train.yaml": primary}
+    project = tree(tmp_path, files)
+    at = Origin("job.sh", Span(0, 5))
+    words = (Word("model=", unknown("the loop chooses it", at), at),)
+    reading = hydra.read(project.source("conf/train.yaml"), Call("train.py", words, {}, Launch("python")), project)
+    assert problems(reading) == []
 
 
 @pytest.mark.parametrize(
