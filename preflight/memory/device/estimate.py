@@ -19,6 +19,7 @@ from preflight.memory.device.step.largest_allocation import largest_allocation
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Phase, Replayed
 from preflight.memory.device.step.run import Recorder, replayed, requested_by_libraries, requested_peak, thinned
+from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, StepMoment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -27,7 +28,7 @@ from preflight.vocabulary.values import Cause, Unknown
 
 MAX_BATCH = 1 << 20
 REPLAYS = 4
-"""Replays that the largest batch may cost."""
+"""Estimates of the largest batch that make it smaller by little; as many make it smaller by half."""
 CLEARLY = 1.1
 """Tensors whose interval ends at this many times the capacity do not fit, whatever a replay says: it adds what the
 allocator rounds and keeps, and takes nothing away."""
@@ -141,7 +142,8 @@ def _full(prepared: PreparedJob) -> DeviceEstimate:
         most = _most_of_compiled(prepared, beside, estimated)
         return replace(estimated, find_largest_batch=lambda: most)
     largest = partial(_largest_batch, prepared, beside, capacity)
-    return replace(estimated, find_largest_batch=lambda: _proved(prepared, beside, largest()))
+    own = prepared.dims["b"] if estimated.verdict == "fits" else 0
+    return replace(estimated, find_largest_batch=lambda: _proved(prepared, largest(), own))
 
 
 def _most_of_compiled(prepared: PreparedJob, beside: Sequence[Phase], found: DeviceEstimate) -> int | None:
@@ -151,7 +153,7 @@ def _most_of_compiled(prepared: PreparedJob, beside: Sequence[Phase], found: Dev
     if isinstance(plain, Unknown):
         return None
     own = prepared.dims["b"] if found.verdict == "fits" else 0
-    return max(own, _proved(plain, beside, _largest_batch(plain, beside, found.capacity or 0)))
+    return _proved(plain, _largest_batch(plain, beside, found.capacity or 0), own)
 
 
 def _extra(prepared: PreparedJob) -> tuple[float, float]:
@@ -179,20 +181,29 @@ def _left_out(prepared: PreparedJob, beside: Sequence[Phase]) -> tuple[str, ...]
     )
 
 
-def _proved(prepared: PreparedJob, beside: Sequence[Phase], batch: int) -> int:
-    """The batch that the bound allows, made smaller until a replay, which sees fragmentation, agrees."""
-    capacity, context = _room(prepared)
-    _, above = _extra(prepared)
-    trials = prepared.job.parallel.trials_per_gpu or 1
+def _proved(prepared: PreparedJob, batch: int, least: int) -> int:
+    """The largest batch whose estimate says that it fits. The `batch` of the bound may be too large: it sees neither
+    what the allocator keeps nor lengths that vary. `least` is known to fit. The search goes down by sixteenths, then halves."""
     for _ in range(REPLAYS):
-        if batch == 0 or capacity is None:
-            break
-        smaller = replace(prepared, dims={**prepared.dims, "b": batch})
-        reserved = replayed(smaller, beside, capacity - context.expected).reserved
-        if trials * (reserved * (1 + intervals.RESERVED[1] + above) + context.high) <= capacity:
-            break
+        if batch <= least or _fits(prepared, batch):
+            return max(batch, least)
         batch -= max(1, batch // 16)
-    return batch
+    for _ in range(REPLAYS):
+        middle = (least + batch + 1) // 2
+        if middle > least and _fits(prepared, middle):
+            least = middle
+        else:
+            batch = max(least, middle - 1)
+    return least
+
+
+def _fits(prepared: PreparedJob, batch: int) -> bool:
+    job = unchecked(prepared.job, {"train.batch_size": batch})
+    one = prepare(job, prepared.gpu, tracing=prepared.tracing)
+    if isinstance(one, Unknown):
+        return False
+    found = fullest([_full(each) for each in (one, *one.peers)], [_full(each) for each in one.alternatives])
+    return found.verdict == "fits"
 
 
 def _triple(interval: Interval) -> tuple[int, int, int]:
