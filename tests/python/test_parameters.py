@@ -196,6 +196,37 @@ def test_the_librarys_own_arguments_are_recorded(run) -> None:
     assert not call.complete
 
 
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        ("None", 3),
+        ("argparse.Namespace()", 3),
+        ("argparse.Namespace(other=1)", 3),
+        ("argparse.Namespace(bs=5)", 5),
+        ("Space()", 5),
+        ("Empty()", 3),
+    ],
+)
+def test_a_namespace_replaces_defaults_and_the_command_line_replaces_it(space: str, expected: int, run) -> None:
+    text = (
+        "import argparse\nfrom lib import probe\nclass Space:\n    bs = 5\nclass Empty:\n    pass\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--bs', type=int, default=3)\n"
+        f"space = {space}\nprobe(parser.parse_args(namespace=space).bs)\n"
+    )
+    evaluator = run(text)
+    assert probed(evaluator) == [Ref("bs")]
+    assert by_default(evaluator) == [expected]
+
+
+def test_a_namespace_is_filled(run) -> None:
+    text = (
+        "import argparse\nfrom lib import probe\nclass Space:\n    bs = 5\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--bs', type=int, default=3)\n"
+        "space = Space()\nparser.parse_args(namespace=space)\nprobe(space.bs)\n"
+    )
+    assert probed(run(text)) == [Ref("bs")]
+
+
 def test_wandb_takes_a_namespace_without_hiding_the_command_line(run) -> None:
     text = (
         add('"--bs", type=int, default=3')
