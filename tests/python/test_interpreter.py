@@ -229,12 +229,7 @@ UNKNOWN = {
         "import dataclasses, lib\n@dataclasses.dataclass\nclass C:\n    n: int = 2\n"
         "probe(dataclasses.replace(C(), **lib.more()).n)"
     ),
-    "set_defaults": f"{FLAGS}parser.set_defaults(**lib.more())\nprobe(parser.parse_args().n)",
     "set_defaults of no words": f"{FLAGS}parser.set_defaults(**lib.more())\nprobe(parser.parse_args([]).n)",
-    "a namespace that is not known": f"{FLAGS}probe(parser.parse_args(namespace=lib.more()).n)",
-    "a namespace of a mapping that is not known": (
-        f"{FLAGS}space = argparse.Namespace(**lib.more())\nprobe(parser.parse_args(namespace=space).n)"
-    ),
     "a namespace whose value is not known": (
         f"{FLAGS}space = argparse.Namespace(n=lib.more())\nprobe(parser.parse_args([], space).n)"
     ),

@@ -189,7 +189,8 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
     words = record.object("args", 0)
     items: dict[Key, Abstract] = {}
     before = record.object("namespace", 1)
-    found = {name: _beginning(one, before) for name, one in state.everything().items()}
+    stated = state.everything()
+    found = {name: _beginning(one, before) for name, one in stated.items()}
     if isinstance(words, Container) and not words.open:
         given = bind_words(tuple(found.values()), plain_words(words))
         items.update({name: given.get(name, parameter.default) for name, parameter in found.items()})
@@ -197,7 +198,8 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
         for name, parameter in found.items():
             ev.add_parameter(parameter)
             again = ev.parameters[name].default != parameter.default  # parsed before, with another default
-            items[name] = laid_over(record.origin) if again and has_unknown(parameter.default) else Ref(name)
+            replaced = has_unknown(parameter.default) or parameter is not stated[name]
+            items[name] = laid_over(record.origin) if again and replaced else Ref(name)
     items.update({dest: make(ev) for dest, make in state.groups.items()})
     kept: dict[Key, Abstract] = {}
     if isinstance(before, Container):
