@@ -22,10 +22,12 @@ from preflight.python.objects import (
     Instance,
     Key,
     ModuleValue,
+    copy_items,
     is_expr,
     sequence,
     to_expr,
 )
+from preflight.python.unknown_names import set_any_item, update_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, unknown
 
 
@@ -70,7 +72,7 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
     if isinstance(config := value.state.get("config"), Config):
         return config_child(config, name)
     if name == "__dict__":
-        return Container("dict", value.attributes)
+        return Container("dict", value.attributes, attributes_of=value)
     if value.cls is not None:
         if name == "__class__":
             return value.cls
@@ -221,10 +223,11 @@ def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -
         ev.for_either(holder, lambda side: set_attribute(ev, side, name, value))
 
 
-def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> None:
-    """`holder[key] = value`."""
+def set_item(ev: Evaluator, holder: Abstract, name: Expr, value: Abstract) -> None:
+    """`holder[name] = value`."""
+    key = ev.value_of(name)
     if isinstance(holder, Either):
-        ev.for_either(holder, lambda side: set_item(ev, side, key, value))
+        ev.for_either(holder, lambda side: set_item(ev, side, name, value))
     elif isinstance(holder, External) and holder.name == "os.environ":
         if isinstance(key, str) and is_expr(value):
             ev.set_variables.setdefault(key, to_expr(value))
@@ -233,8 +236,23 @@ def set_item(ev: Evaluator, holder: Abstract, key: object, value: Abstract) -> N
             ev.journal.write_item(holder, key, value)
         else:
             holder.flags["open"] = True
+            if isinstance(key, Unknown):
+                set_any_item(ev, holder, name, value)
     elif isinstance(key, str):
         set_attribute(ev, holder, key, value)
+
+
+def update_items(
+    ev: Evaluator, holder: Container, given: tuple[Abstract, ...], origin: Origin | None, more: bool = False
+) -> None:
+    """`holder.update(*given)`, `holder |= given`. `more`: with keywords that are not known."""
+    merged: dict[Key, Abstract] = {}
+    known = not [one for one in given if not copy_items(one, merged)]  # all are copied
+    for key, value in merged.items():
+        ev.journal.write_item(holder, key, value)
+    if not known or more:
+        update_unknown(ev, holder, origin)
+        holder.flags["open"] = True
 
 
 # --- targets of assignments -------------------------------------------------------------------------------------------
@@ -249,7 +267,7 @@ def assign(ev: Evaluator, target: ast.expr, value: Abstract, frame: Frame) -> No
     elif isinstance(target, ast.Subscript):
         holder = ev.evaluate(target.value, frame)
         if not isinstance(target.slice, ast.Slice):
-            set_item(ev, holder, ev.value_of(ev.expression(target.slice, frame)), value)
+            set_item(ev, holder, ev.expression(target.slice, frame), value)
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(ev, target, value, frame)
     elif isinstance(target, ast.Starred):

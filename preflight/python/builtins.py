@@ -27,7 +27,7 @@ from preflight.python.unknown_names import any_attribute, set_any
 from preflight.vocabulary.values import Cause, Const, unknown
 
 SILENT = frozenset(
-    ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "exec", "eval",
+    ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "eval",
      "compile", "__import__", "locals", "globals", "dir", "help", "memoryview", "bytes", "bytearray", "slice",
      "chr", "ord", "hex", "bin", "oct", "ascii", "object", "delattr", "breakpoint", "complex")
 )  # fmt: skip
@@ -39,6 +39,9 @@ REDUCTIONS = frozenset(("min", "max", "sum", "any", "all", "len"))
 def call_builtin(site: CallSite, name: str) -> Abstract | None:
     """The return value of a built-in; None for another name, and for a built-in that has a hook ("open")."""
     if not site.complete:
+        if name == "setattr" and len(site.args) == 1:  # setattr(config, *pair)
+            set_any(site.ev, site.args[0], site.unknown("the name"), site.unknown("the value"), site.origin)
+            return Const(None)
         return site.unknown("its arguments are not all known") if name in OPERATORS | REDUCTIONS else None
     if name in OPERATORS:
         return _operator(site, name)
@@ -274,7 +277,7 @@ def _vars(site: CallSite) -> Abstract:
         if isinstance(value, Container) and value.kind == "namespace":
             return Container("dict", value.items, value.origin, value.flags)
         if isinstance(value, Instance):
-            return Container("dict", value.attributes, value.origin)
+            return Container("dict", value.attributes, value.origin, attributes_of=value)
         if isinstance(value, Config):
             return value
     return site.open_container("dict")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from preflight.python.access import class_attribute
 from preflight.python.builtins import call_builtin
-from preflight.python.classes import instantiate, super_object
+from preflight.python.classes import instantiate, itself, super_object
 from preflight.python.evaluator import CallSite, Evaluator
 from preflight.python.functions import invoke
 from preflight.python.methods import call_method, same_object
@@ -74,6 +74,10 @@ def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) ->
     given: Abstract | None = None
     if isinstance(callee, External) and "." not in callee.name:
         given = call_builtin(site, callee.name)
+    elif isinstance(callee, External) and callee.name == "object.__setattr__":
+        given = call_builtin(site, "setattr")
+    elif isinstance(callee, Attribute) and callee.name == "__setattr__":
+        given = call_builtin(replace(site, args=(itself(callee.receiver), *site.args)), "setattr")
     elif isinstance(callee, Attribute):
         given = call_method(site, callee)
     if given is not None:
@@ -103,6 +107,7 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         contexts=tuple(position.contexts),
         reached=ev.reached,
         complete=site.complete,
+        more=site.more,
         arguments=site.args,
         keywords=site.kwargs,
         receiver_object=holder,

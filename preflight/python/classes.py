@@ -130,6 +130,12 @@ def instantiate(
     return made
 
 
+def itself(value: Abstract) -> Abstract:
+    """The object that `super()` stands for; any other value as it is."""
+    found = value.state.get("self") if isinstance(value, Instance) else None
+    return found if isinstance(found, Instance) else value
+
+
 def super_object(frame: Frame) -> Abstract:
     scope: Frame | None = frame
     while scope is not None and scope.owner_class is None:

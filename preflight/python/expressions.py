@@ -29,7 +29,7 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     is_object,
-    laid_over,
+    lay_over,
     may_hold_more,
     open_container,
     openness,
@@ -149,7 +149,8 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
                 return open_container(left.kind, origin)
             return sequence(both, left.kind, origin, left.open or right.open)
         if isinstance(node.op, ast.BitOr):
-            return Container(left.kind, {**left.items, **right.items}, origin, openness(left.open or right.open))
+            before = lay_over(left.items, origin) if may_hold_more(right) else left.items
+            return Container(left.kind, {**before, **right.items}, origin, openness(left.open or right.open))
     if isinstance(node.op, ast.Mult) and isinstance(left, Container) and is_expr(right):
         times = ev.value_of(to_expr(right))
         if isinstance(times, int) and 0 <= times * len(left.items) <= MADE_ITEMS:
@@ -263,8 +264,7 @@ def _dict(ev: Evaluator, node: ast.Dict, frame: Frame) -> Abstract:
         value = ev.evaluate(value_node, frame)
         if key_node is None:
             if may_hold_more(value):
-                over = laid_over(frame.module.origin(value_node))
-                items |= {key: over for key, before in items.items() if is_expr(before)}
+                items = lay_over(items, frame.module.origin(value_node))
             open_ = not copy_items(value, items) or open_
             continue
         key = ev.value_of(ev.expression(key_node, frame))

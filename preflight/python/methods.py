@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.python.access import set_item
+from preflight.python.access import update_items
 from preflight.python.config_objects import add_defaults, config_child, config_default
 from preflight.python.evaluator import CallSite
 from preflight.python.objects import (
@@ -14,13 +14,12 @@ from preflight.python.objects import (
     Container,
     Instance,
     Key,
-    copy_items,
     from_value,
     is_expr,
     sequence,
     to_expr,
 )
-from preflight.python.unknown_names import CONFIG_ITEMS, update_unknown
+from preflight.python.unknown_names import CONFIG_ITEMS
 from preflight.vocabulary.budgets import MADE_ITEMS, VALUE_LENGTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
@@ -138,14 +137,8 @@ def _mapping_method(site: CallSite, receiver: Container, name: str) -> Abstract 
         }[name]  # type: ignore[assignment]
         return sequence(rows, "list", receiver.origin, receiver.open)
     if name == "update":
-        merged: dict[Key, Abstract] = {}
-        known = copy_items(site.args[0], merged) if site.args else True
-        merged.update(site.kwargs)
-        for key, value in merged.items():
-            set_item(site.ev, receiver, key, value)
-        if not known:
-            update_unknown(site.ev, receiver, site.origin)
-            receiver.flags["open"] = True
+        keywords = Container("dict", dict(site.kwargs.items()))
+        update_items(site.ev, receiver, (*site.args[:1], keywords), site.origin, site.more)
         return Const(None)
     if name in ("copy", "deepcopy", "to_dict", "as_dict", "_asdict"):
         return Container(receiver.kind, dict(receiver.items), receiver.origin, dict(receiver.flags))

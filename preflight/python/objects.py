@@ -40,6 +40,8 @@ class Container:
     flags: dict[Key, bool] = field(default_factory=dict)
     serial: int = field(default_factory=count().__next__)
     """Rises with each container: those made in a branch have higher numbers than those before it."""
+    attributes_of: Instance | None = None
+    """The object whose attributes these are: `vars(object)`."""
 
     @property
     def open(self) -> bool:
@@ -335,6 +337,12 @@ def laid_over(origin: Origin | None = None) -> Const:
     return unknown("a mapping whose keys are not known may set it", origin, Cause.run_time)
 
 
+def lay_over(items: dict[Key, Abstract], origin: Origin | None = None) -> dict[Key, Abstract]:
+    """The items of a mapping, each of which a mapping may replace whose keys are not known."""
+    over = laid_over(origin)
+    return {key: over if is_expr(value) else value for key, value in items.items()}
+
+
 def copy_items(value: Abstract, into: dict[Key, Abstract]) -> bool:
     """Copy the items of a mapping (`**value`); False where not all of them are known."""
     if isinstance(value, Container) and not value.is_sequence:
@@ -415,6 +423,8 @@ class CallRecord:
     """False: found in a function that nothing calls, which was read with unknown parameters."""
     complete: bool = True
     """False: further arguments come from `*args` or `**kwargs` that are not known."""
+    more: bool = False
+    """A mapping is spread that may have any key: what is not given may be in it."""
     arguments: tuple[Abstract, ...] = ()
     keywords: Mapping[str, Abstract] = field(default_factory=dict)
     """The arguments as objects, where an expression says too little (a model, an optimizer)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from preflight.python.access import assign
+from preflight.python.access import assign, update_items
 from preflight.python.classes import make_class
 from preflight.python.evaluator import Evaluator, Flow
 from preflight.python.functions import make_function
@@ -103,6 +103,11 @@ def _annotated(ev: Evaluator, node: ast.AnnAssign, frame: Frame) -> Flow:
 
 
 def _augmented(ev: Evaluator, node: ast.AugAssign, frame: Frame) -> Flow:
+    if isinstance(node.op, ast.BitOr):
+        holder = ev.evaluate(node.target, frame)
+        if isinstance(holder, Container) and not holder.is_sequence:  # a dict: changed for all who hold it
+            update_items(ev, holder, (ev.evaluate(node.value, frame),), frame.module.origin(node))
+            return "next"
     binary = ast.BinOp(node.target, node.op, node.value)
     ast.copy_location(binary, node)
     value = ev.evaluate(binary, frame)

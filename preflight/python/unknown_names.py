@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.python.access import set_attribute
 from preflight.python.evaluator import Evaluator
-from preflight.python.objects import Abstract, Attribute, Container, Instance, Key, alternatives, is_expr
+from preflight.python.objects import (
+    MAX_NESTED,
+    Abstract,
+    Attribute,
+    ClassValue,
+    Container,
+    Instance,
+    Key,
+    ModuleValue,
+    alternatives,
+    is_expr,
+)
 from preflight.vocabulary.values import Const, Expr, Op, Origin, unknown
 
 ANY = "[any attribute]"
@@ -27,25 +37,52 @@ def any_attribute(holder: Abstract, origin: Origin | None) -> Abstract | None:
 
 def set_any(ev: Evaluator, holder: Abstract, name: Expr, value: Abstract, origin: Origin | None) -> None:
     """`setattr(holder, name, value)` of a name that is not known."""
-    if isinstance(value, Instance):
-        return  # a layer is no setting
-    if not _has_known_part(name) and not _is_of_configuration(value):
+    if _may_be_any(name, value):
         why = unknown("the program sets attributes whose names are not known", origin)
         for one in _meant(holder):
             _doubt(ev, one, why)
 
 
+def set_any_item(ev: Evaluator, holder: Container, name: Expr, value: Abstract) -> None:
+    """`holder[name] = value` of a name that is not known."""
+    if _may_be_any(name, value) and not holder.is_sequence:
+        _doubt_items(ev, holder, unknown("the program sets items whose names are not known", name.origin))
+
+
 def update_unknown(ev: Evaluator, holder: Container, origin: Origin | None) -> None:
     """`holder.update(values)` of values that are not known."""
-    why = unknown("the program updates it with values that are not known", origin)
+    _doubt_items(ev, holder, unknown("the program updates it with values that are not known", origin), nested=True)
+
+
+def run_unknown(ev: Evaluator, names: Container, origin: Origin | None, only: frozenset[str] | None) -> None:
+    """`exec(text, names)`; `only`: the text is known, and sets these."""
+    if only is None:
+        _doubt_items(ev, names, unknown("the program runs a text that is not known", origin), nested=True)
+    for name in only or ():
+        if name in names.items:
+            ev.journal.write_item(names, name, unknown("the program sets it in a text that it runs", origin))
+
+
+def _may_be_any(name: Expr, value: Abstract) -> bool:
+    """Whether what is set may be any setting. A layer is none, nor is the parameter of that name."""
+    return not isinstance(value, Instance) and not _has_known_part(name) and not _is_of_configuration(value)
+
+
+def _doubt_items(ev: Evaluator, holder: Container, why: Const, nested: bool = False, _depth: int = 0) -> None:
+    if holder.attributes_of is not None and holder.attributes_of.cls is not None:
+        _doubt(ev, holder.attributes_of, why)
+        return
     for key, value in list(holder.items.items()):
+        if str(key).startswith("__"):
+            continue  # of a module: it is no setting
         if is_expr(value):
             ev.journal.write_item(holder, key, ev.join(why, why, value))
-        elif isinstance(value, Container) and not value.is_sequence:
-            update_unknown(ev, value, origin)
+        elif nested and isinstance(value, Container) and not value.is_sequence and _depth < MAX_NESTED:
+            _doubt_items(ev, value, why, nested, _depth + 1)
 
 
 def _is_project_object(value: Abstract) -> bool:
+    """Whether its attributes are known."""
     return (isinstance(value, Instance) and value.cls is not None) or (
         isinstance(value, Container) and value.kind == "namespace"
     )
@@ -64,24 +101,42 @@ def _is_of_configuration(value: Abstract) -> bool:
 def _meant(holder: Abstract) -> Iterator[Abstract]:
     """The objects that a holder may be: with an unknown name, each object among the attributes."""
     if isinstance(holder, Attribute) and holder.name == ANY:
-        found = [one for _, value in _attributes(holder.receiver) for one in alternatives(value)]
+        found = [one for _, value in attributes(holder.receiver) for one in alternatives(value)]
         yield from {id(one): one for one in found if _is_project_object(one)}.values()
     else:
-        yield from (one for one in alternatives(holder) if _is_project_object(one))
+        yield from alternatives(holder)
 
 
-def _attributes(holder: Abstract) -> list[tuple[Key, Abstract]]:
+def attributes(holder: Abstract) -> list[tuple[Key, Abstract]]:
     """The attributes of an object, and before them those of its class."""
     if isinstance(holder, Container):
         return list(holder.items.items())
-    if not isinstance(holder, Instance):
-        return []
-    classes = holder.cls.lineage() if holder.cls is not None else ()
-    own = [pair for one in classes for pair in one.attributes.items() if pair[0] not in holder.attributes]
-    return [*own, *holder.attributes.items()]
+    if isinstance(holder, ModuleValue):
+        return [pair for pair in holder.frame.variables.items() if not str(pair[0]).startswith("__")]
+    own = holder.attributes if isinstance(holder, (Instance, ClassValue)) else {}
+    cls = holder.cls if isinstance(holder, Instance) else holder
+    found: dict[Key, Abstract] = dict(own)
+    for one in cls.lineage() if isinstance(cls, ClassValue) else ():
+        found = {**one.attributes, **found}
+    return list(found.items())
 
 
 def _doubt(ev: Evaluator, holder: Abstract, why: Const) -> None:
-    for key, value in _attributes(holder):
-        if is_expr(value):
-            set_attribute(ev, holder, key, ev.join(why, why, value))
+    if isinstance(holder, ModuleValue):
+        ev.execute_module(holder)
+    scope = _scope(holder)
+    for key, value in attributes(holder) if scope is not None else ():
+        if scope is not None and is_expr(value):
+            scope.setdefault(key, value)  # of the class: the value if nothing is set
+            ev.journal.write(scope, key, ev.join(why, why, value))
+
+
+def _scope(holder: Abstract) -> dict[Key, Abstract] | None:
+    """Where an object keeps its attributes; None if it is not the project's."""
+    if isinstance(holder, Container) and holder.kind == "namespace":
+        return holder.items
+    if isinstance(holder, ModuleValue):
+        return holder.frame.variables
+    if isinstance(holder, ClassValue) or (isinstance(holder, Instance) and holder.cls is not None):
+        return holder.attributes
+    return None

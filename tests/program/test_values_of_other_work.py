@@ -122,6 +122,10 @@ READ = "import json, sys\nfound = json.load(open(input()))\n"
         "for key, value in found.items():\n    setattr(cfg, key, value)\n",
         "vars(cfg).update(found)\ncfg.size = found['size']\n",
         "cfg.__dict__.update(found)\ncfg.size = found['size']\n",
+        "vars(cfg).update(found)\n",
+        "for key, value in found.items():\n    vars(cfg)[key] = value\n",
+        "for key, value in found.items():\n    object.__setattr__(cfg, key, value)\n",
+        "for pair in found.items():\n    setattr(cfg, *pair)\n",
     ],
 )
 def test_settings_that_a_file_replaces_are_unknown(changed: str, tmp_path: Path) -> None:

@@ -63,6 +63,25 @@ KNOWN = {
         'import lib\nclass C:\n    n = 2\nc = C()\nfor k in lib.items():\n    setattr(c, f"layer{k}", 3)\nprobe(c.n)',
         2,
     ),
+    "an item under a key with another beginning": (
+        'import lib\nd = {"n": 2}\nfor k in lib.items():\n    d[f"layer{k}"] = 3\nprobe(d["n"])',
+        2,
+    ),
+    "an item under a key that is a tuple": ('d = {"n": 2}\nd[("n", 1)] = 3\nprobe(d["n"])', 2),
+    "an item of another mapping under a key that is not known": (
+        "import lib\nn = {'n': 2}\nd = {}\nfor k, v in lib.items():\n    d[k] = v\nprobe(n['n'])",
+        2,
+    ),
+    "object.__setattr__": ("class C:\n    n = 2\nc = C()\nobject.__setattr__(c, 'n', 3)\nprobe(c.n)", 3),
+    "a union in place": ("d = {'n': 2}\ne = d\nd |= {'n': 3}\nprobe(e['n'])", 3),
+    "exec of another name": ("n = 2\nexec('m = 3')\nprobe(n)", 2),
+    "exec within a function": ("import lib\nn = 2\ndef f():\n    exec(lib.text())\nf()\nprobe(n)", 2),
+    "exec elsewhere": ("import lib\nn = 2\nexec(lib.text(), {})\nprobe(n)", 2),
+    "a replaced field beside a mapping that is not known": (
+        "import dataclasses, lib\n@dataclasses.dataclass\nclass C:\n    n: int = 1\n"
+        "probe(dataclasses.replace(C(), n=2, **lib.more()).n)",
+        2,
+    ),
     "if else": ("n = 3\nif n > 2:\n    x = 1\nelse:\n    x = 2\nprobe(x)", 1),
     "loop": ("t = 0\nfor x in [1, 2, 3]:\n    t = x\nprobe(t)", 3),
     "zip": ("for a, b in zip([1, 2], [3, 4]):\n    pass\nprobe(a * b)", 8),
@@ -150,6 +169,8 @@ def test_known_value(name: str, run) -> None:
     assert values(run(f"from lib import probe\n{text}\n")) == [expected]
 
 
+SETTINGS = "import lib\nclass C:\n    m = 2\n    def __init__(self):\n        self.n = 2\nc = C()\n"
+FLAGS = "import argparse, lib\nparser = argparse.ArgumentParser()\nparser.add_argument('--n', type=int, default=2)\n"
 UNKNOWN = {
     "undefined": "probe(nothing)",
     "a library's value": "import lib\nprobe(lib.size())",
@@ -180,6 +201,50 @@ UNKNOWN = {
         "class C:\n    def __init__(self):\n        self.a = A()\nc = C()\n"
         "for k, v in lib.items():\n    setattr(getattr(c, k), v, 3)\nprobe(c.a.n)"
     ),
+    "an item of an object's dictionary under a name that is not known": (
+        f"{SETTINGS}for k, v in lib.items():\n    vars(c)[k] = v\nprobe(c.n)"
+    ),
+    "an item of __dict__ under a name that is not known": (
+        f"{SETTINGS}for k, v in lib.items():\n    c.__dict__[k] = v\nprobe(c.n)"
+    ),
+    "an attribute of the class, replaced in an object's dictionary": (
+        f"{SETTINGS}for k, v in lib.items():\n    vars(c)[k] = v\nprobe(c.m)"
+    ),
+    "an attribute of the class, replaced by an update": f"{SETTINGS}vars(c).update(lib.more())\nprobe(c.m)",
+    "an attribute of a library's object, replaced by an update": (
+        "import lib\nc = lib.Config()\nc.n = 2\nvars(c).update(lib.more())\nprobe(c.n)"
+    ),
+    "an item under a key that is not known": "import lib\nd = {'n': 2}\nd[lib.key()] = 3\nprobe(d['n'])",
+    "an attribute of a class under a name that is not known": (
+        f"{SETTINGS}for k, v in lib.items():\n    setattr(C, k, v)\nprobe(c.m)"
+    ),
+    "a name and a value that are not known": (f"{SETTINGS}for pair in lib.items():\n    setattr(c, *pair)\nprobe(c.n)"),
+    "object.__setattr__": f"{SETTINGS}for k, v in lib.items():\n    object.__setattr__(c, k, v)\nprobe(c.n)",
+    "__setattr__": f"{SETTINGS}for k, v in lib.items():\n    c.__setattr__(k, v)\nprobe(c.n)",
+    "__setattr__ of the base class": (
+        "import lib\nclass C:\n    def __init__(self):\n        self.n = 2\n"
+        "        for k, v in lib.items():\n            super().__setattr__(k, v)\nprobe(C().n)"
+    ),
+    "dataclasses.replace": (
+        "import dataclasses, lib\n@dataclasses.dataclass\nclass C:\n    n: int = 2\n"
+        "probe(dataclasses.replace(C(), **lib.more()).n)"
+    ),
+    "set_defaults of no words": f"{FLAGS}parser.set_defaults(**lib.more())\nprobe(parser.parse_args([]).n)",
+    "a namespace whose value is not known": (
+        f"{FLAGS}space = argparse.Namespace(n=lib.more())\nprobe(parser.parse_args([], space).n)"
+    ),
+    "a union with a mapping that is not known": "import lib\nd = {'n': 2} | lib.more()\nprobe(d['n'])",
+    "a union with a mapping of unknown keys": (
+        "import lib\nd = {'n': 2} | {k: v for k, v in lib.items()}\nprobe(d['n'])"
+    ),
+    "a mapping that is not known, merged in place": ("import lib\nd = {'n': 2}\ne = d\nd |= lib.more()\nprobe(e['n'])"),
+    "an update with keywords that are not known": "import lib\nd = {'n': 2}\nd.update(**lib.more())\nprobe(d['n'])",
+    "exec of a file": "n = 2\nexec(open('settings.py').read())\nprobe(n)",
+    "exec of a text that is not known": "import lib\nn = 2\nexec(lib.text())\nprobe(n)",
+    "exec of a text that is known": "n = 2\nexec('n = 3')\nprobe(n)",
+    "exec in a dictionary": "import lib\nd = {'n': 2}\nexec(lib.text(), d)\nprobe(d['n'])",
+    "exec in the module's names": ("import lib\nn = 2\ndef f():\n    exec(lib.text(), globals())\nf()\nprobe(n)"),
+    "exec with a dictionary of settings": "import lib\nd = {'n': 2}\nexec(lib.text())\nprobe(d['n'])",
     "while": "import lib\nn = 1\nwhile lib.more():\n    n = n * 2\nprobe(n)",
 }
 

@@ -196,6 +196,55 @@ def test_the_librarys_own_arguments_are_recorded(run) -> None:
     assert not call.complete
 
 
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        ("None", 3),
+        ("argparse.Namespace()", 3),
+        ("argparse.Namespace(other=1)", 3),
+        ("argparse.Namespace(bs=5)", 5),
+        ("Space()", 5),
+        ("Empty()", 3),
+    ],
+)
+def test_a_namespace_replaces_defaults_and_the_command_line_replaces_it(space: str, expected: int, run) -> None:
+    text = (
+        "import argparse\nfrom lib import probe\nclass Space:\n    bs = 5\nclass Empty:\n    pass\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--bs', type=int, default=3)\n"
+        f"space = {space}\nprobe(parser.parse_args(namespace=space).bs)\n"
+    )
+    evaluator = run(text)
+    assert probed(evaluator) == [Ref("bs")]
+    assert by_default(evaluator) == [expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "parser.set_defaults(**lib.more())\nprobe(parser.parse_args().bs)",
+        "parser.parse_args()\nparser.set_defaults(**lib.more())\nprobe(parser.parse_args().bs)",
+        "probe(parser.parse_args(namespace=lib.more()).bs)",
+        "probe(parser.parse_args(namespace=argparse.Namespace(**lib.more())).bs)",
+        "probe(parser.parse_args(namespace=argparse.Namespace(bs=lib.more())).bs)",
+        "args = parser.parse_args()\nargs.bs = args.bs * 2\nprobe(parser.parse_args(namespace=args).bs)",
+        "args = parser.parse_args()\nargs.bs = 5\nprobe(parser.parse_args(namespace=args).bs)",
+    ],
+)
+def test_a_default_that_something_unread_replaces_is_unknown(text: str, run) -> None:
+    before = "import argparse, lib\nfrom lib import probe\nparser = argparse.ArgumentParser()\n"
+    (value,) = by_default(run(f"{before}parser.add_argument('--bs', type=int, default=3)\n{text}\n"))
+    assert isinstance(value, Unknown)
+
+
+def test_a_namespace_is_filled(run) -> None:
+    text = (
+        "import argparse\nfrom lib import probe\nclass Space:\n    bs = 5\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--bs', type=int, default=3)\n"
+        "space = Space()\nparser.parse_args(namespace=space)\nprobe(space.bs)\n"
+    )
+    assert probed(run(text)) == [Ref("bs")]
+
+
 def test_wandb_takes_a_namespace_without_hiding_the_command_line(run) -> None:
     text = (
         add('"--bs", type=int, default=3')

@@ -143,7 +143,7 @@ def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hoo
         return {}
     from preflight.dialects.program import configurator
 
-    return {"open": configurator.hook(call.words if call is not None else (), project)}
+    return {"open": configurator.hook(call.words if call is not None else (), project), "exec": configurator.execute}
 
 
 def given(parameters: Iterable[Parameter], words: Sequence[Word]) -> dict[str, Expr]:

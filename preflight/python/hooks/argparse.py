@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from preflight.python.access import set_attribute
 from preflight.python.evaluator import Evaluator, Hook, LibraryValue
 from preflight.python.objects import (
     Abstract,
@@ -16,13 +17,17 @@ from preflight.python.objects import (
     Key,
     alternatives,
     copy_items,
+    has_unknown,
+    laid_over,
     made_by,
+    may_hold_more,
     sequence,
     to_expr,
 )
+from preflight.python.unknown_names import attributes
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.reading import Parameter, Word, word
-from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value, names, unknown
 
 PARSER = "argparse.ArgumentParser"
 _ALIASES = ("configargparse.ArgumentParser", "configargparse.ArgParser", "jsonargparse.ArgumentParser",
@@ -143,6 +148,8 @@ def type_name(value: Abstract | None) -> str | None:
 
 def set_defaults(record: CallRecord, ev: Evaluator) -> Abstract | None:
     state = state_of(record.receiver_object) or ParserState()
+    for name, known in state.parameters.items() if record.more else ():
+        state.parameters[name] = replace(known, default=laid_over(record.origin))
     for name, value in record.kwargs.items():
         added = Parameter(name, value, (), "argparse", origin=record.origin)
         state.parameters[name] = replace(state.parameters.get(name, added), default=value)
@@ -181,19 +188,46 @@ def parse_args(record: CallRecord, ev: Evaluator) -> Abstract | None:
         return None
     words = record.object("args", 0)
     items: dict[Key, Abstract] = {}
-    found = state.everything()
+    before = record.object("namespace", 1)
+    stated = state.everything()
+    found = {name: _beginning(one, before) for name, one in stated.items()}
     if isinstance(words, Container) and not words.open:
         given = bind_words(tuple(found.values()), plain_words(words))
         items.update({name: given.get(name, parameter.default) for name, parameter in found.items()})
     else:
         for name, parameter in found.items():
             ev.add_parameter(parameter)
-            items[name] = Ref(name)
+            again = ev.parameters[name].default != parameter.default  # parsed before, with another default
+            replaced = has_unknown(parameter.default) or parameter is not stated[name]
+            items[name] = laid_over(record.origin) if again and replaced else Ref(name)
     items.update({dest: make(ev) for dest, make in state.groups.items()})
-    namespace = record.object("namespace", 1)
-    if isinstance(namespace, Container):
-        copy_items(namespace, items)
-    return Container("namespace", items, record.origin)
+    kept: dict[Key, Abstract] = {}
+    if isinstance(before, Container):
+        copy_items(before, kept)
+    for key, value in items.items():
+        if before is not None:
+            set_attribute(ev, before, key, value)
+    return Container("namespace", {**kept, **items}, record.origin)
+
+
+def _beginning(parameter: Parameter, namespace: Abstract | None) -> Parameter:
+    """The parameter as `parse_args(namespace=...)` begins: what the namespace has is not set to the default."""
+    if namespace is None or (isinstance(namespace, Const) and namespace.value is None):
+        return parameter
+    own: dict[Key, Abstract] = {}
+    if isinstance(namespace, Instance) and namespace.cls is not None:
+        own = dict(attributes(namespace))
+    else:
+        copy_items(namespace, own)
+    given = own.get(parameter.name)
+    if given is None:
+        return replace(parameter, default=laid_over(parameter.origin)) if may_hold_more(namespace) else parameter
+    value = to_expr(given)
+    if isinstance(value, Ref) and value.name == parameter.name:
+        return parameter
+    if parameter.name in names(value):
+        value = unknown("the program changes it and parses the command line again", parameter.origin)
+    return replace(parameter, default=value)
 
 
 def plain_words(words: Container) -> list[Word]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from preflight.python.access import environment_variable
@@ -21,11 +21,13 @@ from preflight.python.objects import (
     copy_items,
     from_value,
     is_expr,
+    lay_over,
     namespace,
     open_container,
     openness,
     sequence,
 )
+from preflight.python.unknown_names import run_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 # --- environment ------------------------------------------------------------------------------------------------------
@@ -97,6 +99,36 @@ def open_file(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Instance("open", record=record, state={"path": path_text(ev, holder)})
 
 
+def executed(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`exec(text)` and `exec(text, names)`: a text that is not known may set any name."""
+    text = ev.value_of(record.args[0]) if record.args else Unknown("no text", Cause.not_read)
+    only = _names_set(text) if isinstance(text, str) else None  # None: any
+    for names in _names_of_exec(record, ev):
+        if isinstance(names, Container) and not names.is_sequence:
+            run_unknown(ev, names, record.origin, only)
+    return Const(None)
+
+
+def _names_of_exec(record: CallRecord, ev: Evaluator) -> Iterator[Abstract]:
+    """The dictionaries whose names it sets. Those that it sets within a function are lost."""
+    own = Container("dict", ev.modules[record.path].frame.variables)
+    nodes = record.node.args[1:] if isinstance(record.node, ast.Call) else []
+    if not nodes and not record.keywords and record.function is None:
+        yield own
+    for node, value in zip(nodes, record.arguments[1:], strict=False):
+        yield own if ast.unparse(node) == "globals()" else value
+    yield from record.keywords.values()
+
+
+def _names_set(text: str) -> frozenset[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return frozenset(node.id for node in stored)
+
+
 def yaml_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
     source = record.object("stream", 0) or record.object("fp", 0)
     found = read_yaml(ev, source, "dict", record) if source is not None else None
@@ -131,6 +163,8 @@ def partial(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def make_namespace(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
     known = not [argument for argument in record.arguments if not copy_items(argument, items)]  # all are spread
+    if record.more:
+        items = lay_over(items, record.origin)
     items.update(record.keywords)
     flags = openness(not (known and record.complete))
     return namespace(Container("namespace", items, record.origin, flags))
@@ -140,6 +174,8 @@ def ordered_dict(record: CallRecord, ev: Evaluator) -> Abstract | None:
     items: dict[Key, Abstract] = {}
     parts = [a for a in record.arguments if not isinstance(a, FunctionValue) and not is_expr(a)]
     known = not [part for part in parts if not copy_items(part, items)]
+    if record.more:
+        items = lay_over(items, record.origin)
     items.update(record.keywords)
     return Container("dict", items, record.origin, openness(not known or "default" in record.method))
 
@@ -164,6 +200,8 @@ def replaced(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if not isinstance(value, Instance):
         return None
     attributes: dict[Key, Abstract] = dict(value.attributes)
+    if record.more:
+        attributes = lay_over(attributes, record.origin)
     attributes.update(record.keywords)
     return replace(value, attributes=attributes, state=dict(value.state))
 
@@ -234,6 +272,7 @@ HOOKS: Mapping[str, Hook] = {
     PATH: new_path, "pathlib.PurePath": new_path, f"{PATH}.resolve": same_path, f"{PATH}.absolute": same_path,
     f"{PATH}.expanduser": same_path, f"{PATH}.open": open_file, "open": open_file, f"{PATH}.joinpath": joined_path,
     f"{PATH}.read_text": same_path, f"{PATH}.as_posix": same_path, "open.read": same_path,
+    "exec": executed,
     "os.path.join": join_texts, "os.path.dirname": dirname,
     **dict.fromkeys(("yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load"), yaml_load),
     "copy.copy": copy, "copy.deepcopy": copy, "functools.partial": partial,
