@@ -183,7 +183,8 @@ def _left_out(prepared: PreparedJob, beside: Sequence[Phase]) -> tuple[str, ...]
 
 def _proved(prepared: PreparedJob, batch: int, least: int) -> int:
     """The largest batch whose estimate says that it fits. The `batch` of the bound may be too large: it sees neither
-    what the allocator keeps nor lengths that vary. `least` is known to fit. The search goes down by sixteenths, then halves."""
+    what the allocator keeps nor lengths that vary. `least` is known to fit. The search goes down by
+    sixteenths, then halves."""
     for _ in range(REPLAYS):
         if batch <= least or _fits(prepared, batch):
             return max(batch, least)
