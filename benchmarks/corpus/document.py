@@ -29,7 +29,10 @@ INTRODUCTION = """# What strangers would see
 named. `benchmarks/corpus/repositories.toml` lists them; none of their files is kept with preflight. `dev` repositories
 are used to make preflight better. `held` ones are run and counted, and nobody reads their files or findings to tune a
 rule. Many of both groups are also in the dumps that `tests/golden` compares. `last` ones were labelled by a reader who
-never ran preflight on them, and nobody else reads them: they decide whether preflight is believed."""
+never ran preflight on them. In their first run (22 November 2026, at 8aec28d) 462 values were right, 345 missed and 77
+wrong, 1 of 6 errors and 8 of 14 warnings were true, and two repositories took more than a minute. The two were made
+faster and two kinds of false errors removed because of it. The next judgement needs repositories that nobody has
+seen."""
 
 
 def write(repositories: Sequence[Repository], page: Path) -> int:
