@@ -65,6 +65,8 @@ def standings(study: Study, box: Box, accepted: Accepted) -> dict[str, Held]:
             held = Held(Standing.assumed, launch)
         elif _by_default(bound) and gap and name not in OF_THE_LAUNCH:
             held = Held(Standing.assumed, gap)
+        elif name == "model.architecture" and _only_resembles(bound, study):
+            held = Held(Standing.assumed, "it is a class of the program, and only resembles this family")
         elif name == "model.law" and held.standing is Standing.read and not _accepted(bound, accepted):
             held = IN_THE_TREE
         found[name] = held
@@ -87,6 +89,12 @@ def _of(bound: Bound) -> Held:
     if standing is Standing.assumed:
         return Held(standing, "it is the default of the newest release, and no release is stated", bound.others)
     return Held(standing)
+
+
+def _only_resembles(bound: Bound, study: Study) -> bool:
+    """Whether the program's own class was compared with families, and nothing else states the architecture."""
+    fact = study.facts.get("resembles")
+    return fact is not None and bound.origin == fact.origin
 
 
 def _by_default(bound: Bound) -> bool:

@@ -42,7 +42,7 @@ from preflight.program.loops import backwards, loop_bindings, loss_facts, passes
 from preflight.program.model_configurations import vocabulary_bindings
 from preflight.program.models import batch_norm, frozen_bindings, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
-from preflight.program.own_transformer import handwritten_bindings
+from preflight.program.own_transformer import handwritten_bindings, resemblance
 from preflight.program.precision import autocast_binding, weights_dtype
 from preflight.program.resuming import resume_bindings
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
@@ -139,10 +139,9 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     calls, parameters = _filled(calls, project)
     weights = weights_dtype(calls)
     models = [*model_bindings(calls, project, names), *bindings_of_calls("unsloth", calls)]
-    if not any(
-        binding.field in ("model.name", "model.target", "model.path", "model.architecture") for binding in models
-    ):
-        models += handwritten_bindings(calls, project)
+    named = any(b.field in ("model.name", "model.target", "model.path", "model.architecture") for b in models)
+    own = [] if named else handwritten_bindings(calls, project)
+    models += own
     models += adapter_bindings(calls)
     models += [*vocabulary_bindings(calls), *loaded_as_saved(calls, versions[0])]
     if weights is not None:
@@ -186,6 +185,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *_framework(calls),
         *loss_facts(calls, project),
         *loop_facts,
+        *resemblance(own),
         *evaluated.facts,
         *_shrinking(calls),
         *one_process(calls),

@@ -3,12 +3,15 @@
 Recognised when its parts are: a token embedding, attention, and dimensions under names that people give them, either as
 arguments of the model's class, in a configuration object, or in the layers of torch.nn it is made of. A decoder with
 LayerNorm and a GELU feed-forward keeps what GPT-2 keeps; with RMSNorm and a gated SiLU one, what Llama keeps; an
-encoder with a classification head, what BERT keeps. Anything else stays unknown.
+encoder with a head, what BERT keeps. Anything else stays unknown, also a model with layers that no family has.
+
+A model that only resembles a family is an assumption: the fact `resembles` names the family.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +22,7 @@ from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.python_grammar import parse_module
-from preflight.vocabulary.reading import Binding, Rank
+from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.values import Const, Expr, Op, Origin
 
 _KEYS = {
@@ -40,6 +43,8 @@ _ATTENTION = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecod
               "scaled_dot_product_attention")  # fmt: skip
 _HEADS = frozenset({"head", "lm", "out", "output", "fc", "proj", "classifier"})
 """Words in names of a model's last layer."""
+_OF_NO_FAMILY = re.compile(r"\b(?:Conv(?:Transpose)?[123]d|LSTM|GRU|RNN|Bilinear|Triangle\w*|Outer\w*Mean|Mamba\w*)\(")
+"""Layers with activations that GPT-2, Llama and BERT do not have. A model with one of them needs another law."""
 FEED_FORWARD = 2048
 """torch.nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward=2048)."""
 
@@ -69,10 +74,19 @@ def handwritten_bindings(records: Sequence[CallRecord], project: Project) -> lis
     found.attention = found.attention or any(name in found.text for name in _ATTENTION) or "softmax" in found.text
     if not found.attention or any(key not in found.dimensions for key in _NEEDED):
         return []
+    if _OF_NO_FAMILY.search(found.text) or (_kind(found)[0] == "bert" and found.head is None):
+        return []
     return [
         *_bindings(found, modules[0].origin),
         *_token_batches(records, found.dimensions.get("max_position_embeddings")),
     ]
+
+
+def resemblance(bindings: Sequence[Binding]) -> Iterator[Fact]:
+    """The fact that a model is estimated as one of the family that it resembles, of `handwritten_bindings`."""
+    for binding in bindings:
+        if binding.field == "model.architecture":
+            yield Fact("resembles", str(constant(binding.expr)), binding.origin)
 
 
 def _token_batches(records: Sequence[CallRecord], positions: Expr | None) -> list[Binding]:

@@ -187,6 +187,7 @@ FACTS: Mapping[str, str] = {
     "dataset_held": "objects or strings: a data set keeps a list of Python objects that its __init__ builds",
     "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",
     "one_process": "torch.nn.DataParallel or a device_map: one process has the model on all GPUs that it sees",
+    "resembles": "gpt2, llama or bert: the family that a model of the program's own class is estimated as",
     "reads_config": "bool: settings reach the program (argv or a config object)",
 }
 

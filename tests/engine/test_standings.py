@@ -32,6 +32,24 @@ for batch in DataLoader(rows, batch_size=args.batch_size):
     model(**batch).loss.backward()
     optimizer.step()
 """
+OWN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(1000, 64)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4), num_layers=3)
+        self.classifier = nn.Linear(64, 2)
+    def forward(self, x):
+        return self.classifier(self.encoder(self.embedding(x)))
+model = Classifier().cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in DataLoader(rows, batch_size=4):
+    model(batch).sum().backward()
+    optimizer.step()
+"""
 SWEEP = "program: gone.py\nmethod: grid\nparameters:\n  batch_size: {values: [2, 4]}\n"
 RUN = "#!/bin/bash\n#SBATCH --gres=gpu:1\npython train.py"
 
@@ -52,6 +70,8 @@ def standing(root: Path, path: str, field: str, trust: tuple[str, ...] = ()) -> 
         # nobody shows the launch, or it takes its settings from a file that nobody read
         ({"train.py": TRAINER}, "parallel.strategy"),
         ({"job.sh": RUN.replace("python", "accelerate launch"), "train.py": TRAINER}, "parallel.strategy"),
+        # a class of the program's own only resembles a family
+        ({"train.py": OWN}, "model.architecture"),
         # the program does not know the word
         ({"job.sh": f"{RUN} --attn eager\n", "train.py": LOOP}, "train.attention"),
         # the program is not there

@@ -94,6 +94,19 @@ def test_what_has_no_attention_stays_unknown(tmp_path: Path) -> None:
     assert not [field for field in found if field.startswith("model.")]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.classifier = ", "self.pair = nn.Conv2d(width, 128, 3)\n        self.classifier = "),
+        ("self.classifier = ", "self.before = nn.LSTM(width, width)\n        self.classifier = "),
+        ("classifier", "mixer"),  # no head is seen: it may be a part of the model
+    ],
+)
+def test_an_encoder_with_layers_of_no_family_stays_unknown(old: str, new: str, tmp_path: Path) -> None:
+    found = told(ENCODER.replace(old, new), "Classifier(args.vocab, args.width)", tmp_path)
+    assert not [field for field in found if field.startswith("model.")]
+
+
 @pytest.mark.parametrize(("tie", "tied"), [("pass", False), ("self.head.weight = self.tok_emb.weight", True)])
 def test_a_decoder_of_blocks(tie: str, tied: bool, tmp_path: Path) -> None:
     found = told(BLOCKS.replace("{tie}", tie), "TinyLM(args.vocab, args.width)", tmp_path, vocab=5000)
