@@ -49,3 +49,22 @@ def text_at(reading: Reading, field: str, root: Path) -> str:
 def is_unknown(value: Value) -> bool:
     """Whether a value is not known."""
     return isinstance(value, Unknown)
+
+
+FLAGS_LOOP = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch_size", type=int, default=32)
+parser.add_argument("--workers", type=int, default=4)
+parser.add_argument("--amp", action="store_true")
+args = parser.parse_args()
+model = torch.nn.Linear(8, 8).cuda()
+opt = torch.optim.AdamW(model.parameters())
+for x in DataLoader(data, batch_size=args.batch_size, num_workers=args.workers):
+    model(x).sum().backward()
+    opt.step()
+"""
+"""A loop by hand with flags of argparse: --batch_size, --workers, --amp."""

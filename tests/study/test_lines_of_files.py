@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from programs_as_text import FLAGS_LOOP as PROGRAM
 
 from preflight.study.build import build
 from preflight.vocabulary.project import Project
@@ -14,22 +15,6 @@ from preflight.vocabulary.values import Cause, Choices, Const, Unknown, Value, e
 
 HEAD = "#!/bin/bash\n#SBATCH --gres=gpu:1\n"
 STATED = "#SBATCH --array=1-3\n"
-PROGRAM = """\
-import argparse
-import torch
-from torch.utils.data import DataLoader
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch_size", type=int, default=32)
-parser.add_argument("--workers", type=int, default=4)
-parser.add_argument("--amp", action="store_true")
-args = parser.parse_args()
-model = torch.nn.Linear(8, 8).cuda()
-opt = torch.optim.AdamW(model.parameters())
-for x in DataLoader(data, batch_size=args.batch_size, num_workers=args.workers):
-    model(x).sum().backward()
-    opt.step()
-"""
 TABLE = "8 1\n16 2\n64 6\n"
 CSV = "8,1\n16,2\n64,6\n"
 FLAGS = "--batch_size 8 --workers 1\n--batch_size 16 --workers 2\n--batch_size 64 --workers 6\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from programs_as_text import FLAGS_LOOP as PROGRAM
 
 from preflight.study.build import build
 from preflight.vocabulary.project import Project
@@ -12,22 +13,6 @@ from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Cause, Unknown, Value, evaluate
 
 HEAD = "#!/bin/bash\n#SBATCH --gres=gpu:1\n#SBATCH --array=1-4\n"
-PROGRAM = """\
-import argparse
-import torch
-from torch.utils.data import DataLoader
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch_size", type=int, default=32)
-parser.add_argument("--workers", type=int, default=4)
-parser.add_argument("--amp", action="store_true")
-args = parser.parse_args()
-model = torch.nn.Linear(8, 8).cuda()
-opt = torch.optim.AdamW(model.parameters())
-for x in DataLoader(data, batch_size=args.batch_size, num_workers=args.workers):
-    model(x).sum().backward()
-    opt.step()
-"""
 HYDRA = """\
 import hydra
 import torch

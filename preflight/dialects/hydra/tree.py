@@ -182,14 +182,14 @@ def remove(root: ConfigTable, path: Path) -> bool:
 
 
 def embedded(item: Item, package: str) -> ConfigTable | None:
-    """The content of a file below its package, None if it is not a mapping."""
+    """The content of a file below its package. None for a text, and for a list that has no package."""
     if isinstance(item, Leaf) and item.value is None:
         item = ConfigTable({}, item.origin)  # an empty file
-    if not isinstance(item, ConfigTable):
+    if isinstance(item, Leaf):
         return None
     for part in reversed([part for part in package.split(".") if part]):
         item = ConfigTable({part: item}, None)
-    return item
+    return item if isinstance(item, ConfigTable) else None
 
 
 def leaves(item: Item, path: Path = ()) -> Iterator[tuple[Path, Leaf | Listing]]:

@@ -66,6 +66,12 @@ def test_an_option_of_a_group_that_is_put_elsewhere(tmp_path: Path) -> None:
     assert values(reading)["worker.actor.width"] == 8
 
 
+def test_an_option_may_be_a_list(tmp_path: Path) -> None:
+    files = {**with_experiment(EXPERIMENT), "conf/model/small.yaml": "- width: 4\n- width: 8\n"}
+    assert problems(alone(tree(tmp_path, files), "conf/train.yaml")) == []
+    assert problems(alone(tree(tmp_path, {"train.py": main("train"), "conf/train.yaml": "- 1\n"}), "conf/train.yaml"))
+
+
 def test_an_option_that_a_loop_of_the_shell_chooses(tmp_path: Path) -> None:
     primary = "defaults: [{model: null}, _self_]\nlr: 1\n"
     files = {**with_experiment(EXPERIMENT), "conf/train.yaml": primary}
