@@ -39,8 +39,19 @@ DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("hydra", YAML),
     ("transformers_args", (*YAML, ".json")),
     ("program", PYTHON),
+    ("makefile", (".mk",)),
+    ("justfile", (".just",)),
 )
 """Name of a dialect and the suffixes of its files, the most specific dialect first."""
+
+NAMES: Mapping[str, str] = {
+    "makefile": "makefile",
+    "gnumakefile": "makefile",
+    "justfile": "justfile",
+    ".justfile": "justfile",
+    "dvc.yaml": "dvc",
+}
+"""Name of a file in lower case -> the dialect that it belongs to, whatever its suffix."""
 
 HOMES: Mapping[str, str] = {
     "wandb": "preflight.dialects.wandb.reader",
@@ -51,6 +62,9 @@ HOMES: Mapping[str, str] = {
     "hydra": "preflight.dialects.hydra.reader",
     "transformers_args": "preflight.frameworks.reader",
     "program": "preflight.dialects.program.reader",
+    "makefile": "preflight.dialects.recipes.makefile",
+    "justfile": "preflight.dialects.recipes.justfile",
+    "dvc": "preflight.dialects.recipes.dvc",
     "commands": "preflight.frameworks.commands",
 }
 """Name of a dialect -> its module. `commands` reads a line of a script that runs a tool, so it has no files."""
@@ -60,13 +74,18 @@ SUFFIXES = frozenset(suffix for _, suffixes in DIALECTS for suffix in suffixes)
 
 def may_recognise(path: str) -> bool:
     """Whether a file of that name may belong to a dialect. No file is opened."""
-    suffix = PurePosixPath(path).suffix.lower()
-    return suffix in SUFFIXES or any(suffix in one.SUFFIXES for one in added().values())
+    place = PurePosixPath(path)
+    suffix = place.suffix.lower()
+    return place.name.lower() in NAMES or suffix in SUFFIXES or any(suffix in one.SUFFIXES for one in added().values())
 
 
 def recognise(source: Source, project: Project) -> Dialect | None:
     """The dialect of a file, None if no dialect recognises it. Raises DocumentError if the file cannot be parsed."""
-    suffix = PurePosixPath(source.path).suffix.lower()
+    place = PurePosixPath(source.path)
+    named, suffix = NAMES.get(place.name.lower()), place.suffix.lower()
+    if named is not None:
+        dialect = load(named)
+        return dialect if dialect.recognises(source, project) else None
     if suffix == "" and not source.text.startswith("#!"):
         return None
     for name, suffixes in DIALECTS:

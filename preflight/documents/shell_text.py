@@ -58,12 +58,16 @@ class ShellText:
 
 
 def put_together(path: str, expr: Expr) -> ShellText:
-    """The text of an expression: constants as text, everything else as a hole `${PREFLIGHT_n}`."""
+    """The text of an expression: constants of the file as text, everything else as a hole `${PREFLIGHT_n}`.
+
+    A constant of another file is a hole too, so that it keeps its place.
+    """
     pieces: list[str] = []
     offsets: list[int] = []
     holes: dict[str, Expr] = {}
     for part in _parts(expr):
-        if isinstance(part, Const) and not isinstance(part.value, (Unknown, tuple, dict)):
+        here = part.origin is None or part.origin.path == path
+        if here and isinstance(part, Const) and not isinstance(part.value, (Unknown, tuple, dict)):
             text = part.value if isinstance(part.value, str) else str(part.value)
             places = _places(text, part.origin)
         else:

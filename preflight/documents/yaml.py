@@ -18,7 +18,7 @@ from preflight.vocabulary.budgets import EXPANDED_NODES, TREE_DEPTH, TREE_NODES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Cause, Span, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, Span, Unknown
 
 _PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s*)*|(?=[,\]}])|\Z))+")
 
@@ -58,6 +58,21 @@ def parse_yaml(source: Source, version: Version = "1.1") -> YamlDocument:
             "it contains a lone surrogate, which is not a character", _at(source.text, error.start)
         ) from None
     return YamlDocument(source, root, "yaml", version, tuple(composer.notes))
+
+
+def text_at(document: YamlDocument, route: Route) -> Expr:
+    """A string with the place of each of its lines, also for block scalars."""
+    value, origin = str(document.value(route)), document.origin(route)
+    start, end = origin.span.start, origin.span.end
+    if end - start in (len(value), len(value) + 2):
+        return Const(value, origin)
+    raw, at, parts = document.source.text[start:end], 0, []
+    for line in value.splitlines(keepends=True):
+        where = raw.find(line, at) if line.strip() else -1
+        place = Origin(origin.path, Span(start + where, start + where + len(line))) if where >= 0 else origin
+        at = where + len(line) if where >= 0 else at
+        parts.append(Const(line, place))
+    return Op("concat", tuple(parts), origin) if parts else Const(value, origin)
 
 
 def _place(event: yaml.Event) -> Span:

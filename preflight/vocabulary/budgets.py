@@ -170,6 +170,10 @@ LAUNCHER_FILES = Budget(400, "files of a folder that are searched for what start
 """Folders of generated scripts have thousands of equal ones."""
 LAUNCHER_CHARACTERS = Budget(200_000, "characters that are searched for names")
 """Files that launch programs are small."""
+RECIPES = Budget(5_000, "recipes of one file")
+"""Makefiles that people write have some hundred."""
+RECIPE_DEPTH = Budget(20, "variables of a file of recipes inside each other")
+"""People nest two or three."""
 LAUNCHED = Budget(200, "launches of one file")
 """A script may hold a loop that was unrolled."""
 CELLS = Budget(1024, "combinations of unordered axes")

@@ -14,11 +14,11 @@ from preflight.dialects.shell.docker_run import size_in_bytes
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.launch import links_of
 from preflight.dialects.shell.values import literal_word
-from preflight.documents.yaml import YamlDocument
+from preflight.documents.yaml import YamlDocument, text_at
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Link, Reading, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, Span, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Span, Unknown, Value
 
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -98,21 +98,6 @@ def _split(text: str, origin: Origin) -> list[Word]:
     except ValueError:  # a quote is not closed
         return []
     return [literal_word(part, replace(origin, editable=False)) for part in parts]
-
-
-def text_at(document: YamlDocument, route: Route) -> Expr:
-    """A string with the place of each of its lines, also for block scalars."""
-    value, origin = str(document.value(route)), document.origin(route)
-    start, end = origin.span.start, origin.span.end
-    if end - start in (len(value), len(value) + 2):
-        return Const(value, origin)
-    raw, at, parts = document.source.text[start:end], 0, []
-    for line in value.splitlines(keepends=True):
-        where = raw.find(line, at) if line.strip() else -1
-        place = Origin(origin.path, Span(start + where, start + where + len(line))) if where >= 0 else origin
-        at = where + len(line) if where >= 0 else at
-        parts.append(Const(line, place))
-    return Op("concat", tuple(parts), origin) if parts else Const(value, origin)
 
 
 def environment(document: YamlDocument, route: Route) -> dict[str, Expr]:

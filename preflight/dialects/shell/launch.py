@@ -409,3 +409,10 @@ def links_of(shell: Shell, project: Project, request: Request | None) -> tuple[t
     agents = [one for one in found if one.link is None and one.trains]
     links = [one.link for one in found if one.link is not None]
     return tuple(links), bool(agents)
+
+
+def starts_program(link: Link, project: Project) -> bool:
+    """Whether a link starts a program, a sweep or a tool that is read: a module counts if it is in the project."""
+    path = link.target.replace(".", "/")
+    is_module = link.kind == "module" and any(project.exists(f"{base}{path}.py") for base in ("", "src/"))
+    return is_module or link.kind in ("program", "sweep", "command")

@@ -82,14 +82,11 @@ def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> boo
 
 
 def _leads_on(link: Link, project: Project, above: tuple[str, ...]) -> bool:
+    from preflight.dialects.shell.launch import starts_program
+
     if link.kind == "script":
         return _recognises(project.source(link.target), project, above)
-    return link.kind in ("program", "sweep", "command") or _is_module(link, project)
-
-
-def _is_module(link: Link, project: Project) -> bool:
-    path = link.target.replace(".", "/")
-    return link.kind == "module" and any(project.exists(f"{base}{path}.py") for base in ("", "src/"))
+    return starts_program(link, project)
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:

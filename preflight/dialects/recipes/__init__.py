@@ -1,0 +1,1 @@
+"""Files of recipes: Makefiles, justfiles and DVC pipelines, whose lines are shell commands."""
