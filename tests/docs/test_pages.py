@@ -70,6 +70,15 @@ def test_the_navigation_of_the_site_has_every_page_once() -> None:
     assert sorted(listed) == PAGES
 
 
+@pytest.mark.parametrize("page", GUIDE)
+def test_the_site_reads_lists_as_github_does(page: str) -> None:
+    """Python-Markdown wants four spaces before what stands in a list, and cannot have a code block there."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert re.findall(r"^ +```.*", text, re.MULTILINE) == []
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^ {1,3}(?:-|\d+\.) .*", prose, re.MULTILINE) == []
+
+
 def test_every_page_can_be_reached_from_the_first_one() -> None:
     seen, waiting = set(), ["docs/index.md"]
     while waiting:
