@@ -1,7 +1,7 @@
 """The public API: names for rules, dialects and optimizers, and functions for programs that use preflight.
 
-These names keep their meaning within a major version; docs/api.md explains each. preflight's own rules import only this
-module, so a rule of another package can do the same as they.
+These names keep their meaning within a major version; docs/reference/api.md explains each. preflight's own rules import
+only this module, so a rule of another package can do the same as they.
 """
 
 from __future__ import annotations

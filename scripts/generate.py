@@ -1,4 +1,4 @@
-"""Writes the files that are made from the code: settings schema, rule pages, outputs shown in the README and the guide.
+"""Writes the files that are made from the code: settings schema, rule pages, reference pages, outputs shown in pages.
 
     python scripts/generate.py [--check] [FILE...]    writes what is out of date: everything, or these files alone
 
@@ -15,6 +15,9 @@ In Markdown files what is made stands between two comments. The first says what:
     <!-- end -->
     <!-- table: accuracy -->
     <!-- end -->
+
+In a tutorial (docs/tutorials) the commands run one after another in a directory of its own: see scripts/tutorials.py.
+The picture of a terminal and the rules in the navigation of the site are made here, too.
 """
 
 from __future__ import annotations
@@ -26,19 +29,29 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import picture  # noqa: E402
+import reference  # noqa: E402
+import results  # noqa: E402
+import tutorials  # noqa: E402
+
 SCHEMA = "preflight.schema.json"
 RULES = "docs/rules"
-ACCURACY_PAGE = "docs/accuracy.md"
-HOST_PAGE = "docs/host-memory.md"
+TUTORIALS = "docs/tutorials"
+PICTURE = "docs/terminal.svg"
+SITE = "mkdocs.yml"
 PUBLIC_RUNS = "benchmarks/accuracy/public.json"
 _BLOCK = re.compile(r"(<!-- (output|file|table): ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MIB = 2**20
 _ENDS = ("low", "expected", "high")
-_TIERS = ("process", "reserved", "allocated")
+_SITE_RULES = re.compile(
+    r"(?<=# rules: made by scripts/generate.py\n).*?(?=^ *# end of rules)", re.DOTALL | re.MULTILINE
+)
 
 
 def generated(only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
@@ -47,9 +60,13 @@ def generated(only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
         yield SCHEMA, schema()
     if not only or any(path.startswith(f"{RULES}/") for path in only):
         yield from (made for made in rule_pages() if not only or made[0] in only)
+    if not only or SITE in only:
+        yield SITE, site((ROOT / SITE).read_text(encoding="utf-8"))
+    if not only or PICTURE in only:
+        yield PICTURE, picture.terminal(picture.COMMAND, run(shlex.split(picture.COMMAND)[1:], coloured=True))
     for path in documents():
         if not only or path in only:
-            yield path, with_outputs((ROOT / path).read_text(encoding="utf-8"))
+            yield path, as_of_today(path, (ROOT / path).read_text(encoding="utf-8"))
 
 
 def schema() -> str:
@@ -76,8 +93,24 @@ def rule_pages() -> Iterator[tuple[str, str]]:
 
 def documents() -> list[str]:
     """Markdown files that may show outputs."""
-    guide = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
-    return [path for path in ("README.md", *guide) if (ROOT / path).is_file()]
+    guide = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    return ["README.md", *(path for path in guide if not path.startswith(f"{RULES}/"))]
+
+
+def site(text: str) -> str:
+    """The configuration of the site with today's rules in its navigation."""
+    from preflight.engine.registry import rules
+
+    return _SITE_RULES.sub("".join(f"      - rules/{name}.md\n" for name in rules()), text)
+
+
+def as_of_today(path: str, text: str) -> str:
+    """A page as its commands, files and tables are today."""
+    return (
+        tutorials.played(text, [sys.executable, "-m", "preflight"])
+        if path.startswith(TUTORIALS)
+        else with_outputs(text)
+    )
 
 
 def with_outputs(text: str) -> str:
@@ -93,76 +126,7 @@ def shown_file(path: str) -> str:
 
 def table(name: str) -> str:
     """A table by its name."""
-    return {"accuracy": accuracy, "api": api, "figures": figures}[name]()
-
-
-_API = {
-    "preflight.engine.ask": "Asked by a program",
-    "preflight.vocabulary.outcome": "Asked by a program",
-    "preflight.vocabulary.errors": "Asked by a program",
-    "preflight.vocabulary.rule": "A rule and its case",
-    "preflight.vocabulary.findings": "Findings",
-    "preflight.vocabulary.words": "Words for messages",
-    "preflight.fixes": "What an edit could change",
-    "preflight.vocabulary.estimates": "Estimates",
-    "preflight.memory.host": "Host memory",
-    "preflight.memory.device": "What a model does with a micro-batch",
-    "preflight.slurm": "SLURM",
-    "preflight.space": "Constraints that the user states",
-    "preflight.vocabulary.reading": "What a dialect hands on",
-    "preflight.vocabulary.project": "What a dialect hands on",
-    "preflight.vocabulary.optimizer": "Optimizers",
-    "preflight.documents": "Text of files",
-    "preflight": "Studies, jobs and values",
-}
-"""Where a public name comes from (the first that fits), and what to call that."""
-
-
-def api() -> str:
-    """The names of preflight.api by what they are about, each with the first sentence of its docstring."""
-    import inspect
-
-    from preflight import api
-
-    rows: dict[str, list[str]] = {title: [] for title in _API.values()}
-    for name in api.__all__:
-        found = getattr(api, name)
-        if isinstance(found, type) or inspect.isfunction(found):
-            home = next(title for start, title in _API.items() if found.__module__.startswith(start))
-            text = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split())
-            rows[home].append(f"| `{name}` | {re.split(r'(?<=[.]) (?=[A-Z`])', text)[0]} |")
-    tables = (f"**{title}**\n\n| name | what it is |\n|---|---|\n" + "\n".join(held) for title, held in rows.items())
-    return "\n\n".join(tables) + "\n"
-
-
-def figures() -> str:
-    """What the measured runs of docs/accuracy.md come to, every tier of every kind of run, and those of a node."""
-    kinds: dict[str, dict[str, str]] = {}
-    for row in _rows(ACCURACY_PAGE):
-        error = "" if row["median error"] == "-" else f"{row['median error']} ({row['p90']}), "
-        kinds.setdefault(row["runs"], {})[row["tier"]] = f"{error}{row['answered']}"
-    lines = [f"| runs | {' | '.join(_TIERS)} |", "|---" * (1 + len(_TIERS)) + "|"]
-    for kind, tiers in sorted(kinds.items()):
-        lines.append(f"| {kind} | {' | '.join(tiers.get(tier, '') for tier in _TIERS)} |")
-    for row in _rows(HOST_PAGE):
-        if row["group"].startswith("**all"):
-            host = f"{row['median error']}, {row['worst']} at worst, {row['inside the interval']} in their intervals"
-            lines += ["", f"Host memory of loaders and checkpoints: median error {host}."]
-    return "\n".join(lines) + "\n"
-
-
-def _rows(path: str) -> Iterator[dict[str, str]]:
-    """Rows of a page's tables of errors; where the page marks a summary, that alone counts."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    marked = text.partition("<!-- summary -->")[2].partition("<!-- end of summary -->")[0]
-    names: list[str] = []
-    for line in (marked or text).splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
-        if not cells or not names:
-            names = cells
-        elif "median error" in names and not set(cells[0]) <= {"-"}:
-            # Of columns of the same name the first counts: the later ones are of the groups left out.
-            yield dict(reversed([*zip(names, cells, strict=False)]))
+    return TABLES[name]()
 
 
 def accuracy() -> str:
@@ -185,38 +149,37 @@ def accuracy() -> str:
     return "\n".join(lines) + "\n"
 
 
+TABLES: dict[str, Callable[[], str]] = {
+    "accuracy": accuracy,
+    "api": reference.api,
+    "commands": reference.commands,
+    "figures": results.figures,
+    "held-out": results.held_out,
+    "jobs": reference.jobs,
+    "repositories": results.repositories,
+    "settings": reference.settings,
+    "versions": reference.versions,
+}
+
+
 def shown(command: str) -> str:
     """A command and its output as a fenced block."""
     first, *filters = command.split(" | ")
-    output = run(shlex.split(first)[1:])
-    for words in map(shlex.split, filters):
-        output = _part(output, words)
-    language = "diff" if "--diff" in command else "json" if output.startswith("{") else "text"
-    head = "" if language != "text" else f"$ {command}\n"
-    return f"```{language}\n{head}{output.rstrip()}\n```\n"
-
-
-def _part(text: str, words: Sequence[str]) -> str:
-    """What `head -n N` or `tail -n N` (N > 0) would let through."""
-    name, option, count = words
-    if name not in ("head", "tail") or option != "-n":
-        raise ValueError(f"only head -n N and tail -n N are known here: {shlex.join(words)}")
-    lines = text.splitlines(keepends=True)
-    return "".join(lines[: int(count)] if name == "head" else lines[-int(count) :])
+    return tutorials.block(command, tutorials.filtered(run(shlex.split(first)[1:]), filters))
 
 
 _MADE = {"output": shown, "file": shown_file, "table": table}
 
 
-def run(arguments: list[str]) -> str:
-    """What `preflight ARGUMENTS` prints in the repository's root: no colours, 100 columns, no CI."""
+def run(arguments: list[str], coloured: bool = False) -> str:
+    """What `preflight ARGUMENTS` prints in the repository's root: 100 columns, no CI."""
     from preflight.cli import run as command
 
     kept, before = dict(os.environ), Path.cwd()
     written = io.StringIO()
-    for name in ("COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS"):
+    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS"):
         os.environ.pop(name, None)
-    os.environ["NO_COLOR"] = "1"
+    os.environ["FORCE_COLOR" if coloured else "NO_COLOR"] = "1"
     os.chdir(ROOT)
     try:
         with contextlib.redirect_stdout(_Utf8(written)):

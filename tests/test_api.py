@@ -12,7 +12,7 @@ import pytest
 from preflight import api
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 RULES = sorted((ROOT / "rules").rglob("*.py"))
 FUNCTIONS = [name for name in api.__all__ if inspect.isfunction(getattr(api, name))]
 CLASSES = [name for name in api.__all__ if isinstance(getattr(api, name), type)]

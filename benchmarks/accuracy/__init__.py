@@ -1,1 +1,1 @@
-"""Estimates beside measured runs and beside other tools: `python -m benchmarks.accuracy` writes docs/accuracy.md."""
+"""Estimates beside measured runs and other tools: `python -m benchmarks.accuracy` writes docs/results/accuracy.md."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.accuracy`: every tool on every measured run, and docs/accuracy.md."""
+"""`python -m benchmarks.accuracy`: every tool on every measured run, and docs/results/accuracy.md."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--all-timm", action="store_true", help="all 5,085 of them")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
     parser.add_argument("--shipped", action="store_true", help="shipped laws only: models without one are refused")
-    parser.add_argument("--write", action="store_true", help="write docs/accuracy.md also after a partial run")
+    parser.add_argument("--write", action="store_true", help="write docs/results/accuracy.md also after a partial run")
     return parser.parse_args(argv)
 
 
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = document.text(runs, peers, found, judged, orders.rows(runs))
     partial = bool(options.only) or options.shipped or options.peers is not None
     if not partial or options.write:
-        target = ROOT / "docs" / "accuracy.md"
+        target = ROOT / "docs" / "results" / "accuracy.md"
         part = target.with_suffix(".part")
         part.write_text(text, encoding="utf-8")
         part.replace(target)

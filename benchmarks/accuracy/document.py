@@ -1,4 +1,4 @@
-"""docs/accuracy.md: the text around the tables."""
+"""docs/results/accuracy.md: the text around the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.accuracy.unseen` writes docs/held-out.md: the held-out figures and verdicts on one page."""
+"""`python -m benchmarks.accuracy.unseen` writes docs/results/held-out.md: held-out figures and verdicts on a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.accuracy import heldout, reports
 from benchmarks.accuracy.measure import measure
 from benchmarks.accuracy.tool import Preflight
 
-PAGE = Path(__file__).parents[2] / "docs" / "held-out.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "held-out.md"
 INTRO = """# Held-out runs
 
 This page shows the errors of preflight on runs that it was not developed with: public figures of training runs, and

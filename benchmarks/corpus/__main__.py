@@ -1,4 +1,4 @@
-"""`python -m benchmarks.corpus bring|run|report`: preflight on public repositories, and docs/corpus.md."""
+"""`python -m benchmarks.corpus bring|run|report`: preflight on public repositories, and docs/results/corpus.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.corpus.git_files import HOST
 from benchmarks.corpus.repositories import GROUPS, UnknownName, cache, chosen, listed
 from benchmarks.corpus.run import ROOT, Limits, run
 
-PAGE = ROOT / "docs" / "corpus.md"
+PAGE = ROOT / "docs" / "results" / "corpus.md"
 GIB = 2**30
 
 

@@ -1,4 +1,4 @@
-"""docs/corpus.md: what strangers would see, made from the results of runs and the labels."""
+"""docs/results/corpus.md: what strangers would see, made from the results of runs and the labels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How long `preflight check` takes and how much memory: whole processes, beside other tools in the same run.
 
-    python benchmarks/speed/run.py              measures and writes docs/speed.md
+    python benchmarks/speed/run.py              measures and writes docs/results/speed.md
     python benchmarks/speed/run.py --runs 3     fewer runs of each
     python benchmarks/speed/run.py --print      writes nothing
 
@@ -28,7 +28,7 @@ import projects
 import trees
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = "docs/speed.md"
+PAGE = "docs/results/speed.md"
 FILES = 1000
 TREES = (
     ("monorepo", 20_000, "20,000 files with 100 launches", 15),
@@ -173,7 +173,7 @@ def table(found: list[Timed]) -> str:
 
 
 def page(found: list[Timed], runs: int) -> str:
-    """docs/speed.md."""
+    """docs/results/speed.md."""
     system = (
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} processors"
     )

@@ -15,7 +15,13 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the answer is printed.",
+)
 def show(output_format: str) -> None:
     """Where results and traced laws are kept, and how much they take."""
     results, laws = kept.usage()
@@ -33,7 +39,13 @@ def show(output_format: str) -> None:
 
 @command.command()
 @click.option("--laws", is_flag=True, help="The laws that were traced as well: each takes seconds to make again.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the answer is printed.",
+)
 def clear(laws: bool, output_format: str) -> None:
     """Take the kept results away."""
     removed, freed = kept.clear(laws)

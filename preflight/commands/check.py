@@ -35,7 +35,14 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
     "--diff", is_flag=True, help="Show what --fix would write, and write nothing. Exit status 1 if there are changes."
 )
 @click.option("--explain", is_flag=True, help="List every Job field with its value and where it comes from.")
-@click.option("--output-format", "-f", type=click.Choice(["auto", *FORMATS]), default="auto", show_default=True)
+@click.option(
+    "--output-format",
+    "-f",
+    type=click.Choice(["auto", *FORMATS]),
+    default="auto",
+    show_default=True,
+    help="How findings are printed.",
+)
 @click.option(
     "--output", type=STATED, multiple=True, metavar="FORMAT=FILE", help="Also write a report to a file. Repeatable."
 )
@@ -70,7 +77,13 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
     shell_complete=complete_rules,
     help="Do not run these rules. Repeatable, or separated by commas.",
 )
-@click.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    default="error",
+    show_default=True,
+    help="End with status 1 from this severity on.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--baseline", type=STATED, metavar="FILE", help="Leave out the findings listed in FILE.")
 @click.option("--write-baseline", type=STATED, metavar="FILE", help="Write the findings of this run to FILE.")

@@ -79,7 +79,13 @@ class EstimateRequest:
 )
 @trust_option
 @time_options
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the answer is printed.",
+)
 def command(
     target: str,
     assignments: tuple[str, ...],

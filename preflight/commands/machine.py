@@ -40,7 +40,13 @@ def list_machines() -> None:
 
 @command.command()
 @click.argument("name", type=STATED)
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the answer is printed.",
+)
 def show(name: str, output_format: str) -> None:
     """Show a GPU by its name, or a cluster by its name or file."""
     from preflight.machines import clusters, gpus

@@ -55,7 +55,13 @@ def list_models(words: tuple[str, ...]) -> None:
 @command.command()
 @click.argument("name", type=STATED)
 @set_option
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the answer is printed.",
+)
 def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
     """Show the dimensions of a model from its public configuration, and its memory law as formulas.
 

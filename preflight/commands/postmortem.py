@@ -27,7 +27,14 @@ from preflight.vocabulary.outcome import Outcome, Report
 @click.option("--gpu", type=STATED, metavar="NAME", help='The GPU it ran on, as in "RTX 4090" or a100-80gb.')
 @click.option("--machine", type=STATED, metavar="NAME|FILE", help="The cluster or workstation it ran on.")
 @set_option
-@click.option("--output-format", "-f", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    "-f",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the answer is printed.",
+)
 def command(
     logs: tuple[str, ...],
     config: tuple[str, ...],

@@ -117,7 +117,7 @@ UNSTATED = 2**16
 
 CLEARLY = 1.3
 """A bound from above that is this much larger than the capacity needs no replay to say that the job does not fit: the
-blocks of the caching allocator are never a third larger than the bound (docs/accuracy.md)."""
+blocks of the caching allocator are never a third larger than the bound (docs/results/accuracy.md)."""
 
 STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "train.frozen", "parallel.offload")
 """Fields that decide how much of the states of a model a GPU holds: with another value it may be a small part."""

@@ -1,4 +1,4 @@
-"""The post-mortem as JSON: version 1 of a contract; docs/postmortem.md describes it, fields are only ever added."""
+"""The post-mortem as JSON, a contract: docs/how-to/postmortem.md describes it, fields are only ever added."""
 
 from __future__ import annotations
 

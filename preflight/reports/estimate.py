@@ -14,6 +14,9 @@ from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.words import assumed, fits_if, gib, smallest_gpu
 
+VERSION = 2
+"""Of the JSON."""
+
 _TIERS = (
     ("requested", "sum of live tensors"),
     ("allocated", "their blocks"),
@@ -179,10 +182,10 @@ def document(
     compared: Comparison | None,
     notes: Sequence[str] = (),
 ) -> dict[str, object]:
-    """The JSON contract of `estimate`, version 2. `found`: both sides, and how well they are known. `measured` is there
+    """The JSON contract of `estimate`. `found`: both sides, and how well they are known. `measured` is there
     only if it was asked for, `notes` only if there are any: why the device is null, that its figures are a lower bound,
     what they leave out."""
-    data: dict[str, object] = {"version": 2, "job": job, **found}
+    data: dict[str, object] = {"version": VERSION, "job": job, **found}
     if notes:
         data["notes"] = list(notes)
     if compared is not None:

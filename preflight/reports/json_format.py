@@ -1,4 +1,4 @@
-"""`--output-format json`: version 2 of a contract; docs/output.md describes it, fields are only ever added."""
+"""`--output-format json`, a contract: docs/reference/output.md describes it, fields are only ever added."""
 
 from __future__ import annotations
 

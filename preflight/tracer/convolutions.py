@@ -6,7 +6,7 @@ output's gradient and of the result in a workspace (`nchwToNhwc` kernels in any 
 long as the kernel runs (Conv_v8.cpp, run_conv_plan). Rows of 16 bytes are needed: where the channels do not come to
 them (an image's three), the patches are written out with channels rounded up. A kernel of 1x1 is a matrix product and
 needs neither; depthwise convolutions are ATen's own kernels and need nothing. Which of the ways that cuDNN has is taken
-was told from public runs of image models on an A100 (docs/accuracy.md).
+was told from public runs of image models on an A100 (docs/results/accuracy.md).
 """
 
 from __future__ import annotations

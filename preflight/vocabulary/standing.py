@@ -1,7 +1,7 @@
 """How well values are known.
 
 `Standing` is the kind of knowledge, `Held` the same of one field with its reason, and `Assumption` a value that is not
-known well and that a verdict depends on. docs/certainty.md explains to users what may follow from each.
+known well and that a verdict depends on. docs/explanation/certainty.md explains to users what may follow from each.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def test_what_is_no_size(text: str | bool) -> None:
 
 
 def test_the_machine_file_of_the_guide_reads() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs" / "reference" / "slurm.md").read_text(encoding="utf-8")
     block = "\n".join(line[4:] for line in guide.splitlines() if line.startswith("    "))
     cluster = parse_machine(block, "guide", "guide")
     assert cluster.nodes[0].gpu == "L40S"

@@ -70,16 +70,18 @@ def test_each_finding_ends_with_the_address_of_its_rule(tmp_path: Path, installe
 
 def test_the_address_of_the_project_stands_in_one_place_and_its_copies_agree() -> None:
     """The owner changes the constant; this test says which copies to change with it."""
-    files = ("README.md", "docs/ci.md", "docs/output.md", "pyproject.toml")
+    pages = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    files = ("README.md", *pages, "mkdocs.yml", "pyproject.toml")
     found = {name: re.findall(r"[\w./:-]*\bOWNER/preflight", (ROOT / name).read_text()) for name in files}
     owner = REPOSITORY.removeprefix("https://github.com/")
     for name, places in found.items():
         assert all(place.removeprefix("https://github.com/") == owner for place in places), name
     assert f'Repository = "{REPOSITORY}"' in (ROOT / "pyproject.toml").read_text()
     assert f"repo: {REPOSITORY}\n" in (ROOT / "README.md").read_text()
-    assert f"repo: {REPOSITORY}\n" in (ROOT / "docs" / "ci.md").read_text()
+    assert f"repo: {REPOSITORY}\n" in (ROOT / "docs" / "how-to" / "pre-commit.md").read_text()
+    assert f"repo_url: {REPOSITORY}\n" in (ROOT / "mkdocs.yml").read_text()
     assert f"uses: {owner}@" in (ROOT / "README.md").read_text()
-    assert f"uses: {owner}@" in (ROOT / "docs" / "ci.md").read_text()
+    assert f"uses: {owner}@" in (ROOT / "docs" / "how-to" / "ci.md").read_text()
 
 
 def test_counts_by_rule_the_most_frequent_first(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The table of docs/slurm.md: where preflight and SLURM differ, row by row as a controller answers."""
+"""The table of docs/reference/slurm.md: where preflight and SLURM differ, row by row as a controller answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from preflight.slurm.import_.importer import import_slurm
 
 pytestmark = pytest.mark.integration
 
-PAGE = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "slurm.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([^`]+)` \| (accepted|refused) \| (accepted|refused) \|", re.MULTILINE)
 
 

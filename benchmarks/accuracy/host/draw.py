@@ -1,7 +1,7 @@
 """Points drawn at random, which no constant was chosen by: `run.py --draw NAME` measures them into `drawn.jsonl`.
 
 A draw is a name, which is its seed, so that anybody gets the same points. Each was drawn and judged once before the law
-was changed by it: docs/host-memory.md has the errors of both moments.
+was changed by it: docs/results/host-memory.md has the errors of both moments.
 """
 
 from __future__ import annotations

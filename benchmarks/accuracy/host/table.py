@@ -1,4 +1,4 @@
-"""Sets the host law beside every measured point: `python benchmarks/accuracy/host/table.py` writes docs/host-memory.md.
+"""Sets the host law beside every measured point, and writes docs/results/host-memory.md.
 
 Needs no torch. Constants are refitted without each group in turn, and the group is judged by what the others say.
 """
@@ -21,7 +21,7 @@ from preflight.memory.host.base import bytes_of, parts_of  # noqa: E402
 from preflight.memory.host.estimate import estimate_host  # noqa: E402
 from preflight.vocabulary.estimates import HostEstimate  # noqa: E402
 
-DOCS = HERE.parents[2] / "docs" / "host-memory.md"
+DOCS = HERE.parents[2] / "docs" / "results" / "host-memory.md"
 TEXT = HERE / "host-memory.in.md"
 MIB = 2**20
 DRAWN = HERE / "drawn.jsonl"

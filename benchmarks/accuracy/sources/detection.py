@@ -5,7 +5,7 @@ MODEL.BACKBONE.FREEZE_AT 2; utils/events.py: max_memory_allocated / 1024 / 1024)
 (configs/_base_: Resize (1333, 800), Pad 32, frozen_stages=1, norm_eval). The figure is of the worst image shape of an
 epoch, and both divide by 1,024: their "GB" are GiB. Both zoos are of the years before torch 2.0, whose zero_grad kept
 gradients and whose SGD went over one parameter after the other. What preflight answers is a stand-in's
-(docs/other-models.md); mmdetection says "8 NVIDIA V100" and no size, on which these figures do not hang.
+(docs/reference/other-models.md); mmdetection says "8 NVIDIA V100" and no size, on which these figures do not hang.
 """
 
 from __future__ import annotations

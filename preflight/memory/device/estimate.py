@@ -34,7 +34,7 @@ CLEARLY = 1.1
 allocator rounds and keeps, and takes nothing away."""
 UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30))
 """CUDA context and libraries of one process on a GPU that is not stated: range and median of 45 single-process
-out-of-memory messages (docs/accuracy.md, "context")."""
+out-of-memory messages (docs/results/accuracy.md, "context")."""
 
 
 def estimate(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> DeviceEstimate | Unknown:

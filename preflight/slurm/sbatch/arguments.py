@@ -23,7 +23,7 @@ Checks a job script with sbatch's arguments and the environment, then calls the 
 arguments. If the job will be killed for its memory, it says why and exits with status 1."""
 MODES = ("off", "warn", "on", "strict")
 SECONDS = 20.0
-"""How long a submission waits for its check: 20 times the usual duration (docs/admin.md)."""
+"""How long a submission waits for its check: 20 times the usual duration (docs/how-to/admin.md)."""
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "fix": ("", "Submit the script with its safe fixes; the file is not changed."),

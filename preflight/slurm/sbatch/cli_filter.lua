@@ -1,5 +1,5 @@
 -- preflight:sbatch - SLURM's cli_filter/lua (CliFilterPlugins=lua in slurm.conf; this file beside slurm.conf as
--- cli_filter.lua): checks every job of every sbatch, also where users call it by its path. See docs/admin.md.
+-- cli_filter.lua): checks every job of every sbatch, also where users call it by its path. See docs/how-to/admin.md.
 
 local python = "/opt/preflight/bin/python"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # preflight:sbatch - checks a job as it is submitted, then becomes the real sbatch.
 #
-# Install it as `sbatch` in a directory that comes before the real one's in PATH; see docs/admin.md.
+# Install it as `sbatch` in a directory that comes before the real one's in PATH; see docs/how-to/admin.md.
 python=/opt/preflight/bin/python
 sbatch=/usr/bin/sbatch
 # For everyone, before what a user gives: --preflight-default=warn, --preflight-log=syslog, ... (no spaces in a word)

@@ -1,6 +1,6 @@
 """Intervals of an estimate: how far each tier may lie below and above the expected bytes, as fractions.
 
-With these widths nine in ten of the measured runs of docs/accuracy.md with a completely stated setup are inside
+With these widths nine in ten of the measured runs of docs/results/accuracy.md with a completely stated setup are inside
 (`python -m benchmarks.accuracy`, "calibration", which also shows them with each source left out). Jobs that are harder
 to estimate have wider intervals. Over all rows of the table fewer are inside (allocated: 60 to 75 %), because the
 source of some runs does things that no Job field states.
@@ -23,7 +23,7 @@ COMPILED = (0.30, 0.10)
 """Inductor recomputes and fuses: it mostly saves, and sometimes adds (max-autotune workspaces)."""
 FUSED = (0.05, 0.05)
 """The same where its graphs were traced: the order of kernels, and which buffers are written over, stay unknown. Of
-torchtune's eleven compiled runs on one GPU (docs/accuracy.md) ten lie between -0.7 and +6.5 % of the figure."""
+torchtune's eleven compiled runs on one GPU (docs/results/accuracy.md) ten lie between -0.7 and +6.5 % of the figure."""
 CONVOLUTION = (0.02, 0.03)
 """Which algorithms cuDNN has chosen. With RESERVED it holds 19 of 20 of 420 public runs of 92 image models in fp32;
 outside are gigabytes that benchmarking tries at a few small batches, for no reason that is known."""

@@ -29,7 +29,7 @@ TENSOR_CORES = (8, 0)
 """Compute capability from which fp32 convolutions run on tensor cores (TF32)."""
 WIDER = (0.04, 0.12)
 """On top of other intervals, below and above: the libraries' own code differs. 21 of the 22 measured runs of
-docs/other-models.md are inside."""
+docs/reference/other-models.md are inside."""
 _D2 = re.compile(
     r"(?:e2e_)?(faster_rcnn|mask_rcnn|cascade_mask_rcnn|retinanet|rpn)"
     r"_(R|X)_?(50|101)(?:_32x8d)?(?:[-_](FPN|C4|DC5))?(?:_\dx)?"
