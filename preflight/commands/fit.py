@@ -82,8 +82,8 @@ def command(
 
 
 def _of_values(subject: Subject, fields: Sequence[str]) -> FitOfStudy:
-    from preflight.engine.fit.answers import of_job
     from preflight.engine.fit.question import Question
+    from preflight.engine.fit.solve import of_job
 
     question = Question(subject.job, subject.estimator, subject.held)
     part = of_job(question, fields, subject.gpu.name if subject.gpu is not None else "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from preflight.engine.check import Analysis, CheckSetup
-from preflight.engine.fit.answers import decisive, of_study
+from preflight.engine.fit.solve import decisive, of_study
 from preflight.engine.fit.write import fix_of, written
 from preflight.engine.rounds import diff_of
 from preflight.fixes.what_if import axes_of

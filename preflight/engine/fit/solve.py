@@ -10,17 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from preflight.engine.certainty import Certainty
-from preflight.engine.check import smallest
+from preflight.engine.check import Analysis, CheckSetup, smallest
 from preflight.engine.estimator import Estimator
-from preflight.engine.fit.orders import ACCUMULATION, BATCH, GPU, GPUS, ORDERS, SHARDED, WORKERS, Order
+from preflight.engine.fit.orders import ACCUMULATION, BATCH, GPU, GPUS, ORDERS, SHARDED, WORKERS, Order, usual_fields
 from preflight.engine.fit.question import Question, fitting
 from preflight.engine.fit.unknown import why_not
 from preflight.fixes.what_if import divisors, largest
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
-from preflight.vocabulary.fits import Answer
+from preflight.vocabulary.fits import Answer, FitOf
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.outcome import StudyResult
+from preflight.vocabulary.values import Value
 
 ROUNDS = 6
 """How often a search is solved again with the combination in which an answer does not fit."""
@@ -256,3 +258,39 @@ def _layouts(job: Job) -> Iterator[Mapping[str, int]]:
     while nodes <= MOST_NODES:
         yield {"parallel.nodes": nodes, GPUS: node, "parallel.ranks_per_node": node}
         nodes *= 2
+
+
+# --- for a job, and for every part of the search of a study ----------------------------------------------------------
+
+
+def of_job(question: Question, fields: Sequence[str], gpu: str) -> FitOf:
+    """The answers for a job; for the usual fields if none are named."""
+    named = fields or usual_fields(question.job)
+    return FitOf(question.job, gpu, tuple(solve(field, question) for field in named), {}, {})
+
+
+def of_study(result: StudyResult, found: Analysis, asked: CheckSetup, fields: Sequence[str]) -> tuple[FitOf, ...]:
+    """The answers for each part of a study: a single job, or a box of a search with its worst combination."""
+    estimator = asked.estimators[result.gpu]
+    parts = []
+    for verdict in result.space.boxes:
+        box, job = verdict.box, verdict.worst.job
+        constraints = found.project.settings.constraints
+        question = Question(job, estimator, result.held, result.study, box, constraints)
+        asked.progress.check()
+        answers = tuple(solve(field, question) for field in fields or usual_fields(job))
+        gpu = result.gpu.name if result.gpu is not None else ""
+        worst: dict[str, Value] = dict(verdict.worst.assignment) if box.memory_axes else {}
+        parts.append(FitOf(job, gpu, answers, box.fixed, worst))
+    return tuple(parts)
+
+
+def decisive(parts: Sequence[FitOf], field: str) -> Answer | None:
+    """The answer for a field that holds in every part; None if one part has none."""
+    found = [answer for part in parts for answer in part.answers if answer.field == field]
+    values = [answer.value for answer in found]
+    if not found or any(not isinstance(value, int) for value in values):
+        return None
+    largest = ORDERS[field].kind == "largest"
+    pick = min if largest else max
+    return pick(found, key=lambda answer: answer.value if isinstance(answer.value, int) else 0)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from preflight.engine.check import Analysis, CheckSetup, again
-from preflight.engine.fit.answers import decisive, of_study
 from preflight.engine.fit.orders import ACCUMULATION, BATCH, GPU, GPUS
 from preflight.engine.fit.question import fitting
+from preflight.engine.fit.solve import decisive, of_study
 from preflight.engine.registry import rules
 from preflight.fixes.plan import edited
 from preflight.fixes.what_if import settable
