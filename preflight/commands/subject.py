@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from preflight.vocabulary.outcome import StudyResult
 
 
+FILES = (".yaml", ".yml", ".json", ".py", ".sh", ".sbatch", ".slurm")
+"""Endings of files: no model is called so, and a path that was mistyped is not taken for one."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """The job, its GPU, and the function that estimates it. `held`: how each of its fields is known."""
@@ -85,6 +89,8 @@ def _model(name: str, asked: EstimateRequest) -> Subject:
     if target is not None:  # all models of timm classify images; the other libraries' names are those of detectors
         task = "image-classification" if target.startswith("timm:") else "other"
         return _of_values({"model.target": target, "task": task, **asked.overrides}, asked, Path.cwd())
+    if model is None and Path(name).suffix.lower() in FILES:
+        raise UsageError(f"{name}: there is no such file")
     if model is None and "/" not in name:
         raise UsageError(f"{name}: there is no such file, and {unknown_model(name)}")
     known = {"task": model.task} if model is not None else {}

@@ -30,7 +30,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "words",
     [
-        ("gone.yaml",), ("train.py", "--field", "train.precision"), ("train.py", "--gpu", "RTX 9999"),
+        ("gone.yaml",), ("configs/gone.yaml",), ("train.py", "--field", "train.precision"),
+        ("train.py", "--gpu", "RTX 9999"),
         ("train.py", "--set", "train.batchsize=3"), ("gpt2", "--fix"), ("gpt2", "--diff"), (".",), (),
         ("gpt2", "--machine", "gone.toml"), ("train.py", "--machine", "gone.toml"),
     ],

@@ -21,6 +21,8 @@ LONGEST = 2**20
 """Tokens: the longest contexts of public models are a million."""
 SIDE_STEP, LARGEST_SIDE = 32, 8192
 """Pixels: the stride of most convolutional networks, and 16 or 32 of vision transformers divides it."""
+NODE = 8
+"""GPUs of the largest usual node: further ones are in further nodes."""
 MOST = 2**20
 MOST_BYTES = 2**50
 

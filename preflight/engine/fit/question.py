@@ -41,6 +41,10 @@ class Question:
         """The same question about another job of the space."""
         return replace(self, job=job)
 
+    def solving(self, *fields: str) -> Question:
+        """The same question, with fields that are tried out: nothing is assumed of them."""
+        return replace(self, held={name: one for name, one in self.held.items() if name not in fields})
+
     @property
     def several(self) -> bool:
         """Whether the job is one of several combinations."""

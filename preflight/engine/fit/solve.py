@@ -12,7 +12,18 @@ from dataclasses import replace
 from preflight.engine.certainty import Certainty
 from preflight.engine.check import Analysis, CheckSetup, smallest
 from preflight.engine.estimator import Estimator
-from preflight.engine.fit.orders import ACCUMULATION, BATCH, GPU, GPUS, ORDERS, SHARDED, WORKERS, Order, usual_fields
+from preflight.engine.fit.orders import (
+    ACCUMULATION,
+    BATCH,
+    GPU,
+    GPUS,
+    NODE,
+    ORDERS,
+    SHARDED,
+    WORKERS,
+    Order,
+    usual_fields,
+)
 from preflight.engine.fit.question import Question, fitting
 from preflight.engine.fit.unknown import why_not
 from preflight.fixes.what_if import divisors, largest
@@ -28,8 +39,6 @@ ROUNDS = 6
 """How often a search is solved again with the combination in which an answer does not fit."""
 CARDS = 6
 """How many cards are estimated, from the one on whose memory the need fits."""
-NODE = 8
-"""GPUs of the largest usual node: further ones are in further nodes."""
 MOST_NODES = 128
 
 

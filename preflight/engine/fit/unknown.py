@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from preflight.engine.check import smallest
 from preflight.engine.estimator import Estimator, largest_sample_bytes
-from preflight.engine.fit.orders import BATCH, GPU, LENGTH, WORKERS
+from preflight.engine.fit.orders import BATCH, GPU, GPUS, LENGTH, NODE, WORKERS
 from preflight.engine.fit.question import Question
 from preflight.engine.what_if import frontier
 from preflight.vocabulary.edits_of_job import possible
@@ -20,6 +20,9 @@ from preflight.vocabulary.words import assumed, gib
 LARGER = 1.4
 """Each card of the table has so many times the memory of the one before."""
 SAMPLE = "data.sample_bytes"
+STRATEGY = "parallel.strategy"
+STRATEGIES = ("none", "ddp", "zero2", "zero3")
+"""From everything on each GPU to shards of everything."""
 NUMBERS = (0, 1, 2, 4, 8, 16, 32)
 """Workers for which the largest sample is shown."""
 
@@ -31,7 +34,7 @@ def why_not(base: Answer, question: Question, found: Estimates) -> Answer:
     device, job = found.device, question.job
     missing = tuple(name for name in found.unknown if name != base.field and not name.startswith("data."))
     if device is None:
-        rows = tuple(_by_length(job, question, base.field))
+        rows = tuple(_by_length(job, question, base.field)) or tuple(_by_strategy(job, question, base.field))
         return replace(base, reason=found.reasons.get("device", ""), missing=missing, frontier=rows)
     if device.lower_bound:
         need = f"at least {gib(device.process.expected)} is needed"
@@ -58,6 +61,33 @@ def _by_length(job: Job, question: Question, solved: str) -> Iterator[Row]:
             continue
         for batch, need in row.needs:
             yield {**length, BATCH: batch, NEED: need}
+
+
+def _by_strategy(job: Job, question: Question, solved: str) -> Iterator[Row]:
+    """The largest batch for each way to share the model, on the GPUs of one node, where the file that says it was not
+    read."""
+    stated = job.parallel
+    if stated.strategy is not None and stated.ranks_per_node is not None:
+        return
+    node = stated.gpus_per_node or stated.ranks_per_node or NODE
+    for strategy in STRATEGIES if stated.strategy is None else (stated.strategy,):
+        gpus = 1 if strategy == "none" else node
+        values = {STRATEGY: strategy, "parallel.nodes": stated.nodes or 1, GPUS: gpus, "parallel.ranks_per_node": gpus}
+        one = possible(job, values)
+        if one is None:
+            continue
+        row: Row = {STRATEGY: strategy, GPUS: gpus}
+        yield from ({**row, **rest} for rest in _sizes_of(one, question.solving(*values), solved))
+
+
+def _sizes_of(job: Job, question: Question, solved: str) -> Iterator[Row]:
+    """The largest batch of a job, or one for each length."""
+    if job.train.seq_len is None or job.train.batch_size is None:
+        yield from _by_length(job, question, solved)
+        return
+    device = question.certainty(BATCH).estimate(job).device
+    if device is not None and device.largest_batch_size is not None:
+        yield {BATCH: device.largest_batch_size}
 
 
 def _by_card(question: Question) -> Iterator[Row]:

@@ -76,6 +76,22 @@ def test_a_missing_field_is_named_and_never_guessed(missing: str) -> None:
         assert found.fitting
 
 
+def test_a_strategy_that_is_not_known_is_shown_for_each() -> None:
+    fields: dict[str, object] = {"model": "gpt2", "train.batch_size": 4, "train.seq_len": 512}
+    question = asked({**fields, "parallel.strategy": None, "parallel.ranks_per_node": None}, "T4")
+    answer = solve("train.batch_size", question)
+    assert answer.value is None
+    assert "parallel.strategy" in answer.missing
+    found = {row["parallel.strategy"]: row["train.batch_size"] for row in answer.frontier}
+    alone = estimate(job_of(fields), "T4").device
+    assert alone is not None
+    assert found["none"] == alone.largest_batch_size
+    eight = {"parallel.strategy": "zero3", "parallel.gpus_per_node": 8, "parallel.ranks_per_node": 8}
+    sharded = estimate(job_of({**fields, **eight}), "T4").device
+    assert sharded is not None
+    assert found["zero3"] == sharded.largest_batch_size
+
+
 def test_without_a_gpu_the_batch_is_shown_by_card() -> None:
     answer = solve("train.batch_size", asked({"model": "gpt2", "train.batch_size": 8, "train.seq_len": 256}, None))
     assert answer.value is None
