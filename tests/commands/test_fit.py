@@ -82,8 +82,18 @@ def test_a_search_is_solved_for_all_its_combinations(project: Path, capsys: pyte
     )
     [alone] = [one for one in single["studies"][0]["parts"][0]["answers"] if one["field"] == "train.batch_size"]
     assert batch["value"] == alone["value"]
+    cards = [part["answers"][-1]["value"], single_card(capsys)]
+    assert cards[0] == cards[1]
     assert study["fix"] is None
     assert any("part of the search" in note for note in study["notes"])
+
+
+def single_card(capsys: pytest.CaptureFixture[str]) -> str:
+    """The card of the largest combination, a job of its own."""
+    words = ("-s", "train.seq_len=512", "-s", "train.batch_size=64", "--field", "gpu")
+    run = preflight(capsys, "fit", "train.py", "--gpu", "T4", "-f", "json", *words)
+    value: str = json.loads(run.out)["studies"][0]["parts"][0]["answers"][0]["value"]
+    return value
 
 
 def test_a_job_and_the_name_of_a_model(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ class Question:
             raise ValueError("a job that is stated by values has no combinations")
         bounds = {name: Bound(name, Const(value), source=Source.command_line) for name, value in values.items()}
         box = replace(self.box, fields={**self.box.fields, **bounds})
-        sides = self.estimator.sides(certainty.estimate)
+        sides = certainty.estimator.sides(certainty.estimate)
         study = replace(self.study, boxes=(box,))
         return judge(study, certainty.estimate, *sides, constraints=self.constraints, doubted=certainty.sides()).worst
 

@@ -27,13 +27,14 @@ from preflight.engine.fit.orders import (
 from preflight.engine.fit.question import Question, fitting
 from preflight.engine.fit.unknown import why_not
 from preflight.fixes.what_if import divisors, largest
+from preflight.machines.gpus import find_gpu
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.fits import Answer, FitOf
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.outcome import StudyResult
-from preflight.vocabulary.values import Value
+from preflight.vocabulary.values import Value, frozen
 
 ROUNDS = 6
 """How often a search is solved again with the combination in which an answer does not fit."""
@@ -47,10 +48,11 @@ def solve(field: str, question: Question) -> Answer:
     asked = question
     for _ in range(ROUNDS):
         answer = replace(_solve(field, asked), stated=question.job.get(field))
-        if answer.value is None or not question.several or field in (GPU, GPUS):
+        if answer.value is None or not question.several:
             return answer
-        values = _changes(field, answer.value, asked.job)
-        worst = question.worst_with(values, question.certainty(*values))
+        values = _changes(field, answer)
+        gpu = find_gpu(str(answer.value)) if field == GPU else None
+        worst = question.worst_with(values, question.certainty(*values, gpu=gpu))
         if fitting(worst.estimates, answer.memory):
             return replace(answer, job=worst.job, estimates=worst.estimates)
         asked = question.of(worst.job)
@@ -65,11 +67,18 @@ def _solve(field: str, question: Question) -> Answer:
     return solver(question) if solver is not None else _bisected(field, question)
 
 
-def _changes(field: str, value: int | str, job: Job) -> dict[str, int | str]:
-    """The Job fields that an answer sets."""
-    if field == ACCUMULATION and isinstance(value, int):
-        return {ACCUMULATION: value, BATCH: (job.train.batch_size or 1) * (job.train.grad_accum or 1) // value}
-    return {field: value}
+TOGETHER = {
+    ACCUMULATION: (ACCUMULATION, BATCH),
+    GPUS: ("parallel.nodes", GPUS, "parallel.ranks_per_node"),
+    GPU: (GPU, "machine.gpu_memory"),
+}
+"""Fields that an answer sets together."""
+
+
+def _changes(field: str, answer: Answer) -> dict[str, Value]:
+    """The Job fields that an answer sets, with their values."""
+    job = answer.job
+    return {name: frozen(job.get(name)) for name in TOGETHER.get(field, (field,))} if job is not None else {}
 
 
 # --- the batch, by the law ------------------------------------------------------------------------------------------
@@ -171,7 +180,7 @@ def _accumulation(question: Question) -> Answer:
     batch, steps = job.train.batch_size, job.train.grad_accum
     if batch is None or steps is None:
         return why_not(base, question, question.certainty().estimate(job))
-    total, certainty = batch * steps, question.certainty(ACCUMULATION, BATCH)
+    total, certainty = batch * steps, question.certainty(*TOGETHER[ACCUMULATION])
     sizes = [*divisors(total), total]
 
     def job_with(size: int) -> Job | None:
@@ -242,8 +251,7 @@ def _gpus(question: Question) -> Answer:
     base = Answer(GPUS, order.title, order.kind)
     if job.parallel.strategy not in SHARDED:
         return replace(base, reason="the states of the model are not sharded: each GPU holds all of them")
-    counts = ("parallel.nodes", GPUS, "parallel.ranks_per_node")
-    certainty = question.certainty(*counts)
+    certainty = question.certainty(*TOGETHER[GPUS])
     last = None
     for values in _layouts(job):
         one = possible(job, values)

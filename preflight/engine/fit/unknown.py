@@ -69,7 +69,8 @@ def _by_strategy(job: Job, question: Question, solved: str) -> Iterator[Row]:
     stated = job.parallel
     if stated.strategy is not None and stated.ranks_per_node is not None:
         return
-    node = stated.gpus_per_node or stated.ranks_per_node or NODE
+    node = max(stated.gpus_per_node or 1, stated.ranks_per_node or 1)
+    node = node if node > 1 else NODE  # one GPU shares nothing, and is the default that nobody stated
     for strategy in STRATEGIES if stated.strategy is None else (stated.strategy,):
         gpus = 1 if strategy == "none" else node
         values = {STRATEGY: strategy, "parallel.nodes": stated.nodes or 1, GPUS: gpus, "parallel.ranks_per_node": gpus}
