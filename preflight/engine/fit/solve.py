@@ -6,6 +6,7 @@ over the same estimates that `check` and `estimate` use, and the fixes of `check
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ from preflight.fixes.what_if import divisors, largest
 from preflight.machines.gpus import find_gpu
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
-from preflight.vocabulary.fits import Answer, FitOf
+from preflight.vocabulary.fits import Answer, FitOf, Memory
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.outcome import StudyResult
@@ -122,37 +123,53 @@ def _bisected(field: str, question: Question) -> Answer:
     side = first.device if order.memory == "device" else first.host
     if side is None or _says_nothing(side.verdict, first, order):
         return why_not(base, question, first)
-    if not limit and _same_need(first, job_with(values[-1]), certainty, order):
+    if not limit and _same_need(first, least, job_with(values[-1]), certainty, order):
         return replace(base, reason=f"the {_MEMORY[order.memory]} memory of this job does not depend on it")
 
     def good(value: int) -> bool:
         job = job_with(value)
-        return job is not None and fitting(certainty.estimate(job), order.memory)
+        return job is not None and _may_fit(job, certainty, order.memory)
 
     def likely(value: int) -> bool | None:
         job = job_with(value)
         return False if job is None else certainty.estimator.may_fit(job)
 
-    value = largest(values, good, likely if order.memory == "device" else None)
+    if order.memory == "device":  # beyond the first value that certainly does not fit, none does
+        end = bisect_left(values, True, key=lambda value: likely(value) is False)
+        value = largest(values[:end], good, likely)
+    else:
+        value = largest(values, good)
     if value is None:
         return _at(base, None, least, certainty)
     answer = _at(base, value, job_with(value), certainty)
     if value == values[-1]:
         return replace(answer, open_ended=not limit, limit=limit)
     following = job_with(values[values.index(value) + 1])
-    after = certainty.estimate(following) if following is not None else Estimates(None, None)
+    after = certainty.estimator.full(following) if following is not None else Estimates(None, None)
     return replace(answer, limit=after.reasons.get(order.memory, ""))
 
 
 _MEMORY = {"device": "GPU", "host": "host"}
 
 
-def _same_need(first: Estimates, job: Job | None, certainty: Certainty, order: Order) -> bool:
+def _may_fit(job: Job, certainty: Certainty, memory: Memory) -> bool:
+    """Whether a job fits as it is estimated. What that stands on is asked of the answer alone: it only makes "fits" to
+    "fits if"."""
+    return fitting(certainty.estimator.full(job), memory)
+
+
+def _same_need(first: Estimates, least: Job | None, job: Job | None, certainty: Certainty, order: Order) -> bool:
     """Whether the largest value needs exactly what the smallest one does: the field is none that this job has."""
-    last = certainty.estimate(job) if job is not None else Estimates(None, None)
     if order.memory == "device":
-        return first.device is not None and last.device is not None and first.device.process == last.device.process
+        return least is not None and job is not None and _same_bound(least, job, certainty)
+    last = certainty.estimate(job) if job is not None else Estimates(None, None)
     return first.host is not None and last.host is not None and first.host.per_node == last.host.per_node
+
+
+def _same_bound(one: Job, other: Job, certainty: Certainty) -> bool:
+    """Whether two jobs have the same bound; it grows with every field that the memory depends on."""
+    found = [certainty.estimator.device_bound(job) for job in (one, other)]
+    return None not in found and found[0] == found[1]
 
 
 def _says_nothing(verdict: str, found: Estimates, order: Order) -> bool:
@@ -188,7 +205,7 @@ def _accumulation(question: Question) -> Answer:
 
     def good(size: int) -> bool:
         one = job_with(size)
-        return one is not None and fitting(certainty.estimate(one), "device")
+        return one is not None and _may_fit(one, certainty, "device")
 
     def likely(size: int) -> bool | None:
         one = job_with(size)
