@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from preflight.engine.ask import check, estimate, job_of
 from preflight.engine.what_if import states as steady_states
-from preflight.fixes.what_if import axes_of, changed, largest, possible, settable, written
+from preflight.fixes.what_if import axes_of, changed, divisors, largest, possible, settable, written
 from preflight.machines.gpus import that_fit as gpus_that_fit
 from preflight.memory.device.batch_statistics import balances as balances_experts
 from preflight.memory.device.batch_statistics import compares as compares_samples
@@ -100,10 +100,11 @@ __all__ = [
     "Request", "Rule", "SafeBox", "Safety", "Setting", "Severity", "Source", "Span", "Standing", "Step", "Study",
     "StudyResult", "Tracing", "Unknown", "UnreadableFile", "UsageError", "Value", "Violation", "assignment_text",
     "assumed", "at_most", "axes_of", "balances_experts", "broken_constraints", "changed", "check",
-    "compares_samples", "constraint_limits", "counts_objects", "describe", "device_of", "estimate", "evaluate",
-    "gib", "gpu_name", "gpus_that_fit", "has_experts", "host_of", "job_of", "known_model", "largest", "limit_of",
-    "model_name", "model_parts", "names", "normalises_over_batch", "origins", "own_layers", "parse_constraints",
-    "plural", "possible", "related_of", "resolve_request", "sample_bytes", "samples_in_shared_memory", "settable",
+    "compares_samples", "constraint_limits", "counts_objects", "describe", "device_of", "divisors", "estimate",
+    "evaluate", "gib", "gpu_name", "gpus_that_fit", "has_experts", "host_of", "job_of", "known_model", "largest",
+    "limit_of", "model_name", "model_parts", "names", "normalises_over_batch", "origins", "own_layers",
+    "parse_constraints", "plural", "possible", "related_of", "resolve_request", "sample_bytes",
+    "samples_in_shared_memory", "settable",
     "several", "severity_of", "solve_in_memory_bytes", "solve_sample_bytes", "steady_states", "sum_of",
     "values_text", "weights_of", "with_fields", "written",
 ]  # fmt: skip

@@ -20,6 +20,8 @@ from preflight import __version__
 COMMANDS = {
     "check": "Check job files: which jobs will run out of GPU or host memory.",
     "estimate": "Estimate the memory of one job: phases, parts, the largest batch that fits.",
+    "fit": "Solve for what fits: the largest batch, the longest length, the smallest card, or one field.",
+    "init": "Write the settings, the pre-commit hook and the CI job of a project.",
     "postmortem": "Explain from its logs why a job died: the limit, the time, and what to change.",
     "sbatch": "Check a job and submit it with sbatch, or say why it would be killed.",
     "rule": "List the rules, or show one with its examples.",

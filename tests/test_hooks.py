@@ -11,7 +11,7 @@ import pytest
 import yaml
 from processes import HANGS
 
-from preflight.dialects import SUFFIXES
+from preflight.dialects import DIALECTS, SUFFIXES
 
 ROOT = Path(__file__).parents[1]
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
@@ -41,6 +41,15 @@ def test_names_that_must_match(hook: str, name: str) -> None:
 def test_every_ending_that_a_reader_has_matches(hook: str) -> None:
     """The table of the dialects decides; a kind that is added there has to be added to the pattern."""
     assert [suffix for suffix in SUFFIXES if not re.search(HOOKS[hook]["files"], f"conf/train{suffix}")] == []
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("dialect", [name for name, _ in DIALECTS])
+def test_every_file_of_a_dialect_matches(hook: str, dialect: str) -> None:
+    """Whatever its folder, and in upper case: a reader takes `TRAIN.PY` as well."""
+    suffixes = dict(DIALECTS)[dialect]
+    names = [f"{folder}train{case}" for one in suffixes for case in (one, one.upper()) for folder in ("", "a.b/c/")]
+    assert [name for name in names if not re.search(HOOKS[hook]["files"], name)] == []
 
 
 @pytest.mark.parametrize("hook", HOOKS)

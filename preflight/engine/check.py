@@ -246,14 +246,17 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     study = placed(study, target)
     estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing))
     held = [standings(study, box, lambda path: asked.accepts(project.root / path)) for box in study.boxes]
-    certainty = Certainty(union(held), estimator)
+    known_so = union(held)
+    certainty = Certainty(known_so, estimator)
     estimate, sides = certainty.estimate, estimator.sides(certainty.estimate)
     constraints = project.settings.constraints
     space = judge(study, estimate, *sides, constraints=constraints, doubted=certainty.sides())
     least = smallest(space.worst.estimates.device) if target.gpu is None else None
     worst = next(index for index, one in enumerate(space.boxes) if one.worst is space.worst)
     known = {name: one.standing for name, one in held[worst].items()}
-    result = StudyResult(study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate, known)
+    result = StudyResult(
+        study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate, known, known_so
+    )
     case = Case(
         study,
         index,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,16 +97,24 @@ def _edited(report: Report, path: str, edits: tuple[Edit, ...]) -> str:
 
 def diff(result: Fixed, cwd: Path) -> str:
     """The unified diff of all that was fixed, paths relative to `cwd`."""
+    return diff_of(result.before.project, result.texts, cwd)
+
+
+def diff_of(project: Project, texts: Mapping[str, str], cwd: Path) -> str:
+    """The unified diff of new texts of a project's files, paths relative to `cwd`."""
+    pieces = []
+    for path in sorted(texts):
+        name = Path(os.path.relpath(project.root / path, real(cwd))).as_posix()
+        pieces.append(unified(project.source(path).text, texts[path], f"a/{name}", f"b/{name}"))
+    return "".join(pieces)
+
+
+def unified(old: str, new: str, before: str, after: str) -> str:
+    """The unified diff of two texts under these names."""
     from difflib import unified_diff
 
-    pieces = []
-    project = result.before.project
-    for path in sorted(result.texts):
-        old, new = project.source(path).text, result.texts[path]
-        name = Path(os.path.relpath(project.root / path, real(cwd))).as_posix()
-        for line in unified_diff(_lines(old), _lines(new), f"a/{name}", f"b/{name}"):
-            pieces.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    return "".join(pieces)
+    lines = unified_diff(_lines(old), _lines(new), before, after)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def _lines(text: str) -> list[str]:

@@ -107,7 +107,7 @@ def choose(study: Study, said: Wanted) -> Target:
 
     cluster = said.machine or said.default_machine
     allocation = resolve(study.request, cluster) if study.request is not None else None
-    node = allocation.node if allocation is not None else _smallest(cluster)
+    node = allocation.node if allocation is not None else smallest_node(cluster)
     of_node = _known(node.gpu) if node is not None else None
     asked = allocation.gpu if allocation is not None else None
     if said.machine is not None and (asked or of_node) is not None:
@@ -117,7 +117,7 @@ def choose(study: Study, said: Wanted) -> Target:
     return Target(gpu, cluster, node, allocation)
 
 
-def _smallest(cluster: Cluster | None) -> Node | None:
+def smallest_node(cluster: Cluster | None) -> Node | None:
     """Where a job without a script may land: the node type with the least memory."""
     nodes = cluster.nodes if cluster is not None else ()
     return min(nodes, key=lambda node: (node.memory is None, node.memory or 0), default=None)

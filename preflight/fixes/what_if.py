@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -29,6 +30,9 @@ from preflight.vocabulary.values import (
 )
 
 T = TypeVar("T")
+
+LARGEST_TOTAL = 10**10
+"""The largest effective batch whose divisors are searched."""
 
 
 def axes_of(case: Case, field: str) -> tuple[Axis, ...]:
@@ -156,3 +160,11 @@ def largest(
         else:
             high = middle
     return values[low - 1] if low else None
+
+
+def divisors(number: int) -> list[int]:
+    """Divisors of a number below itself; none for a number that is too large for a batch (the search would not end)."""
+    if number > LARGEST_TOTAL:
+        return []
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)} - {number})

@@ -99,6 +99,46 @@ def write_text(project: Project, path: str, text: str) -> None:
         raise NotWritten(f"{path} was not written: it changed while it was being checked") from None
 
 
+def write_whole(path: Path, old: bytes | None, new: bytes) -> None:
+    """Writes a file that had the content `old`, or that there was none of (None): then its folders are made, too.
+
+    At every moment there is no file, or the whole old or new one. Raises NotWritten if it changed or appeared since.
+    """
+    try:
+        if old is not None:
+            _replace(path, old, new)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _create(path, new)
+    except OSError as error:
+        raise NotWritten(f"{path} was not written: {error.strerror or error}") from error
+    except _Changed:
+        raise NotWritten(f"{path} was not written: it changed meanwhile") from None
+
+
+def _create(path: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0o22)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        try:
+            os.link(temporary, path)  # unlike a rename, this replaces no file that has appeared meanwhile
+        except FileExistsError:
+            raise _Changed from None
+        except OSError:  # a file system without links
+            os.replace(temporary, path)
+            return
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
 class _Changed(Exception):
     """The file on disk has changed since it was read."""
 

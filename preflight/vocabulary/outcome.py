@@ -14,7 +14,7 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Rule
-from preflight.vocabulary.standing import Standing
+from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import Unknown
 from preflight.vocabulary.verdicts import SpaceVerdict
@@ -38,6 +38,8 @@ class StudyResult:
     estimate: Callable[[Job], Estimates] | None = field(default=None, compare=False, repr=False)
     standings: Mapping[str, Standing] = field(default_factory=dict)
     """How each Job field of the worst job is known, of the fields that something states or that have a default."""
+    held: Mapping[str, Held] = field(default_factory=dict, compare=False, repr=False)
+    """The same over all combinations, with reasons: what `estimate` weakens verdicts by."""
     unjudged: Unknown | None = None
     """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
 

@@ -26,7 +26,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
-from preflight.vocabulary.values import Origin
+from preflight.vocabulary.values import Origin, Value
 from preflight.vocabulary.verdicts import Point, SpaceVerdict
 
 
@@ -158,6 +158,13 @@ class Rule(Generic[O_co]):
 
         Each names its first study (`study=case.index`). These findings have no fixes: a fix is proved on a few studies,
         and such a finding concerns all of them.
+        """
+        yield from ()
+
+    def proposals_for(self, case: Case[Options], field: str, value: Value) -> Iterator[Proposal]:
+        """Changes that write a solved value of a Job field (`preflight fit`), the best first, each with its safety.
+
+        Only a rule that knows whether the run stays the same answers. Without an answer, the change is unsafe.
         """
         yield from ()
 

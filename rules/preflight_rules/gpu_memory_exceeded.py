@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.api import Case, Example, Finding, Rule, device_of, several
+from preflight.api import Case, Example, Finding, Proposal, Rule, Value, device_of, several
+from preflight_rules.shared import remedies
 from preflight_rules.shared.gpu import (
     doubted,
     gpu_finding,
@@ -71,3 +72,13 @@ class GpuMemoryExceeded(Rule):
         if logits_fill(device):
             return  # logits-exceed-gpu names the cause
         yield gpu_finding(self, case, device, proposals_of(case, device), "does not fit")
+
+    def proposals_for(self, case: Case, field: str, value: Value) -> Iterator[Proposal]:
+        if field == "train.batch_size" and isinstance(value, int):
+            yield from remedies.solved_batch(case, value)
+        elif field == "train.grad_accum" and isinstance(value, int):
+            batch, steps = case.job.train.batch_size, case.job.train.grad_accum
+            if batch is not None and steps is not None:
+                yield from remedies.solved_batch(case, batch * steps // value)
+        elif field == "validation.batch_size" and isinstance(value, int):
+            yield from remedies.solved_evaluation(case, value)

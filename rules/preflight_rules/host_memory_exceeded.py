@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.api import Case, Example, Finding, HostEstimate, Rule, gib, sum_of
+from preflight.api import Case, Example, Finding, HostEstimate, Proposal, Rule, Value, gib, sum_of
 from preflight_rules.shared import loaders
 from preflight_rules.shared.host import (
     asked_for,
@@ -59,6 +59,10 @@ class HostMemoryExceeded(Rule):
         yield host_finding(
             self, case, host, message, loaders.loader_proposals(case), "too much for the memory of the node"
         )
+
+    def proposals_for(self, case: Case, field: str, value: Value) -> Iterator[Proposal]:
+        if field in ("data.workers", "data.prefetch", "data.validation_workers") and isinstance(value, int):
+            yield from loaders.solved_loader(case, field, value)
 
 
 def reported_elsewhere(case: Case, host: HostEstimate) -> bool:

@@ -28,7 +28,9 @@ from preflight.vocabulary.values import Cause, Unknown
 
 MAX_BATCH = 1 << 20
 REPLAYS = 4
-"""Estimates of the largest batch that make it smaller by little; as many make it smaller by half."""
+"""Estimates of the largest batch that make it smaller by little."""
+HALVINGS = 8
+"""Estimates that then halve what is between a batch that fits and one that does not: exact up to 256 steps."""
 CLEARLY = 1.1
 """Tensors whose interval ends at this many times the capacity do not fit, whatever a replay says: it adds what the
 allocator rounds and keeps, and takes nothing away."""
@@ -183,18 +185,19 @@ def _left_out(prepared: PreparedJob, beside: Sequence[Phase]) -> tuple[str, ...]
 
 def _proved(prepared: PreparedJob, batch: int, least: int) -> int:
     """The largest batch whose estimate says that it fits. The `batch` of the bound may be too large: it sees neither
-    what the allocator keeps nor lengths that vary. `least` is known to fit. The search goes down by
-    sixteenths, then halves."""
+    what the allocator keeps nor lengths that vary. `least` is known to fit. The search goes down by sixteenths, then
+    halves what is between a batch that fits and one that does not."""
+    failed = None
     for _ in range(REPLAYS):
         if batch <= least or _fits(prepared, batch):
-            return max(batch, least)
-        batch -= max(1, batch // 16)
-    for _ in range(REPLAYS):
-        middle = (least + batch + 1) // 2
-        if middle > least and _fits(prepared, middle):
-            least = middle
-        else:
-            batch = max(least, middle - 1)
+            least = max(batch, least)
+            break
+        failed, batch = batch, batch - max(1, batch // 16)
+    for _ in range(HALVINGS if failed is not None else 0):
+        middle = (least + failed) // 2 if failed is not None else least
+        if middle == least:
+            break
+        least, failed = (middle, failed) if _fits(prepared, middle) else (least, middle)
     return least
 
 

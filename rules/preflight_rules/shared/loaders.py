@@ -102,6 +102,16 @@ def safe_candidates(case: Case) -> Iterator[tuple[Changes, str]]:
             yield changes, hazard if TRAINING_WORKERS & set(changes) else ""
 
 
+def solved_loader(case: Case, field: str, value: int) -> Iterator[Proposal]:
+    """Other workers, or another prefetch. Samples come in the same order, unless the data set is a stream."""
+    if not settable(case, field):
+        return
+    hazard = workers_hazard(case) if field in TRAINING_WORKERS else ""
+    safety = Safety.unsafe if hazard else Safety.safe
+    title = f"{field.removeprefix('data.').replace('_', ' ')} {case.job.get(field)} -> {value}"
+    yield Proposal(title, changes_of({field: value}), safety, hazard)
+
+
 def levers(case: Case, times: int) -> Iterator[Changes]:
     """Settings halved so many times, the least costly first.
 

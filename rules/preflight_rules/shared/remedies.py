@@ -6,7 +6,6 @@ Values are found by bisection over estimates, so a proposal fits by the same ari
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from preflight.api import (
@@ -19,6 +18,7 @@ from preflight.api import (
     Safety,
     Span,
     changed,
+    divisors,
     largest,
     possible,
     settable,
@@ -51,18 +51,8 @@ def largest_that_fits(case: Case, values: Sequence[int], changes: Callable[[int]
     return largest(values, lambda n: fits(case, changes(n)), lambda n: case.may_fit(changed(case, changes(n))))
 
 
-LARGEST_TOTAL = 10**10
-"""The largest effective batch whose divisors are searched."""
 LARGEST_MULTIPLE = 2**16
 """Above this, only powers of two are proposed as batch sizes."""
-
-
-def divisors(number: int) -> list[int]:
-    """Divisors of a number below itself; none for a number that is too large for a batch (the search would not end)."""
-    if number > LARGEST_TOTAL:
-        return []
-    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
-    return sorted({*low, *(number // n for n in low)} - {number})
 
 
 def usual_batches(limit: int) -> list[int]:
@@ -169,7 +159,7 @@ def smaller_batch(case: Case, base: Changes) -> Iterator[Proposal]:
         return
     nominal = case.fact("nominal_batch")
     if isinstance(nominal, int) and nominal % batch == 0:
-        yield from _nominal_batch(case, base, batch, nominal)
+        yield from _nominal_batch(case, base, batch, nominal, [n for n in divisors(nominal) if n < batch])
         return
     total = batch * accumulation
 
@@ -193,6 +183,40 @@ def smaller_batch(case: Case, base: Changes) -> Iterator[Proposal]:
         yield Proposal(_with_base(f"{words}{size}", base), changes_of(changes), Safety.unsafe, reason)
 
 
+def solved_batch(case: Case, most: int) -> Iterator[Proposal]:
+    """The largest micro-batch up to `most` that keeps the effective batch, then `most` itself with another one."""
+    batch, accumulation = case.job.train.batch_size, case.job.train.grad_accum
+    if batch is None or accumulation is None or not settable(case, "train.batch_size"):
+        return
+    nominal = case.fact("nominal_batch")
+    total = batch * accumulation
+    if isinstance(nominal, int) and nominal % batch == 0:
+        sizes = [n for n in (*divisors(nominal), nominal) if (batch < n if most > batch else n < batch) and n <= most]
+        yield from _nominal_batch(case, {}, batch, nominal, sizes)
+    elif settable(case, "train.grad_accum") or case.fact("accumulation_supported") is True:
+        sizes = [n for n in (*divisors(total), total) if n <= most]
+        size = largest_that_fits(case, sizes, lambda n: _same_run(case, {}, n, total))
+        if size == batch:
+            return  # the largest that keeps the effective batch is written already
+        if size is not None:
+            hazard = accumulation_hazard(case)
+            title = (
+                f"batch {batch} -> {size}, accumulation {accumulation} -> {total // size}: "
+                f"the effective batch stays {total}"
+            )
+            safety = Safety.unsafe if hazard else Safety.safe
+            yield Proposal(title, changes_of(_same_run(case, {}, size, total)), safety, hazard)
+    reason = f"the effective batch changes from {total} to {most * accumulation}"
+    yield Proposal(f"batch {batch} -> {most}", changes_of({"train.batch_size": most}), reason=reason)
+
+
+def solved_evaluation(case: Case, most: int) -> Iterator[Proposal]:
+    """Another batch of the evaluation, whose results stay the same."""
+    if settable(case, "validation.batch_size"):
+        changes = {"validation.batch_size": most}
+        yield Proposal(f"evaluate with {_text(case.job, changes)}", changes_of(changes), Safety.safe)
+
+
 def _same_run(case: Case, base: Changes, size: int, total: int) -> Changes:
     """A batch with the accumulation that keeps the product, or the batch alone if the program computes the accumulation
     (`accumulation = total // batch`)."""
@@ -202,10 +226,9 @@ def _same_run(case: Case, base: Changes, size: int, total: int) -> Changes:
     return {**alone, "train.grad_accum": total // size}
 
 
-def _nominal_batch(case: Case, base: Changes, batch: int, nominal: int) -> Iterator[Proposal]:
-    """A smaller batch for a framework that accumulates to its nominal batch. The run stays the same if it divides that
-    batch and no layer has batch statistics."""
-    sizes = [n for n in divisors(nominal) if n < batch]
+def _nominal_batch(case: Case, base: Changes, batch: int, nominal: int, sizes: Sequence[int]) -> Iterator[Proposal]:
+    """Another batch of `sizes` for a framework that accumulates to its nominal batch. The run stays the same if it
+    divides that batch and no layer has batch statistics."""
     size = largest_that_fits(case, sizes, lambda n: {**base, "train.batch_size": n})
     if size is not None:
         title = f"batch {batch} -> {size}: the framework accumulates to {nominal} by itself"
