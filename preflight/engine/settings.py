@@ -41,7 +41,7 @@ def _in_folder(folder: Path) -> tuple[Settings, Path] | None:
     if observed.lexists(shared):
         text = _read(shared)
         if "preflight" in text:  # parsing costs ten times what looking does
-            table = _toml(text, shared.name).get("tool")
+            table = parse_toml(text, shared.name).get("tool")
             if isinstance(table, dict) and "preflight" in table:
                 return _validate(table["preflight"], f"{shared.name}: tool.preflight"), shared
     return None
@@ -49,7 +49,7 @@ def _in_folder(folder: Path) -> tuple[Settings, Path] | None:
 
 def read_toml(path: Path) -> dict[str, object]:
     """The tables of a TOML file. Raises SettingsError."""
-    return _toml(_read(path), path.name)
+    return parse_toml(_read(path), path.name)
 
 
 def _read(path: Path) -> str:
@@ -59,7 +59,8 @@ def _read(path: Path) -> str:
         raise SettingsError(f"{path.name}: cannot be read: {error}") from error
 
 
-def _toml(text: str, name: str) -> dict[str, object]:
+def parse_toml(text: str, name: str) -> dict[str, object]:
+    """The tables of a text. Raises SettingsError."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:  # pragma: no cover
@@ -75,7 +76,7 @@ def _toml(text: str, name: str) -> dict[str, object]:
 
 def parse(text: str, name: str = FILE) -> Settings:
     """The settings in the text of a preflight.toml. Raises SettingsError, its message starting with `name`."""
-    table = _toml(text, name)
+    table = parse_toml(text, name)
     nested = table.get("tool")
     if isinstance(nested, dict) and set(table) == {"tool"} and "preflight" in nested:
         raise SettingsError(f"{name}: write the settings at the top level here; [tool.preflight] is for pyproject.toml")

@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from preflight.vocabulary.estimates import Estimates
-from preflight.vocabulary.findings import Finding, Severity
+from preflight.vocabulary.findings import Finding, Fix, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.questions import Question
 from preflight.vocabulary.rule import Rule
 from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.study import Study
@@ -77,11 +78,17 @@ class Outcome:
     """The version-controlled tree around `root`, which services that show findings name paths from."""
     rules: Mapping[str, type[Rule]] = field(default_factory=dict, repr=False)
     """The installed rules by name, for formats that explain them."""
+    questions: tuple[Question, ...] = ()
+    """What the user could state so that more studies get a verdict, most valuable first."""
 
     def findings(self) -> Iterator[tuple[Report, Finding]]:
         for report in self.reports:
             for finding in report.findings:
                 yield report, finding
+
+    def fixes(self) -> Iterator[Fix]:
+        """Fixes of the findings that can be written."""
+        yield from (finding.fix for _, finding in self.findings() if finding.fix is not None)
 
     def studies(self) -> Iterator[tuple[Report, StudyResult]]:
         for report in self.reports:

@@ -1,0 +1,59 @@
+"""What is said if no training job was found: as loud as a finding, because it is no good news."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from preflight.reports.style import Look, wrap
+from preflight.vocabulary.outcome import Outcome
+from preflight.vocabulary.words import plural
+
+_KINDS = {
+    ".py": "Python file",
+    ".ipynb": "notebook",
+    ".yaml": "YAML file",
+    ".yml": "YAML file",
+    ".json": "JSON file",
+    ".toml": "TOML file",
+    ".sh": "shell script",
+    ".bash": "shell script",
+    ".sbatch": "SLURM script",
+    ".slurm": "SLURM script",
+}
+"""End of a name -> the kind of file."""
+_NEXT = (
+    "name the file that starts the job (preflight check train.py), or state a job by hand (preflight estimate MODEL "
+    "--set train.batch_size=8); a W&B sweep, Hydra config, SLURM script, Optuna study or training program is recognised"
+)
+
+
+def nothing_checked(outcome: Outcome, look: Look) -> list[str]:
+    """The lines; empty if a study was found, or if there was no time to look for one."""
+    if outcome.incomplete or any(True for _ in outcome.studies()):
+        return []
+    unknown = [path for report in outcome.reports for path in report.unrecognised]
+    read = [path for report in outcome.reports for path in report.files]
+    if read:
+        them = "it" if len(read) == 1 else "them"
+        what = f"{plural(len(read), 'file')} read, and nothing in {them} trains a model"
+    elif unknown:
+        what = f"nothing recognised in {plural(len(unknown), 'file')}"
+    else:
+        what = "no file has a name that preflight reads"
+    lines = [f"{look.paint('warning', 'bold yellow')}: {look.paint(f'no job was checked: {what}', 'bold')}"]
+    if look.detail == "line":
+        return lines
+    groups = [_counted(read, "that train nothing"), _counted(unknown, "that are not recognised")]
+    seen = [group for group in groups if group]
+    if seen:
+        lines.append(wrap(f"  looked at: {'; '.join(seen)}", look.width, "    "))
+    return [*lines, wrap(f"  next: {_NEXT}", look.width, "    ")]
+
+
+def _counted(paths: Sequence[str], which: str) -> str:
+    """ "files that train nothing: 12 Python files, 1 YAML file", the most frequent kind first; "" without files."""
+    kinds = Counter(_KINDS.get(PurePosixPath(path).suffix.lower(), "other file") for path in paths)
+    counted = ", ".join(plural(count, kind) for kind, count in kinds.most_common())
+    return f"files {which}: {counted}" if counted else ""
