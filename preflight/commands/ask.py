@@ -10,7 +10,7 @@ from preflight.engine.answers import Answer, settings_file, written
 from preflight.reports import streams
 from preflight.reports.questions import words_of
 from preflight.vocabulary.errors import PreflightError, UsageError
-from preflight.vocabulary.questions import GPU, Question
+from preflight.vocabulary.outcome import GPU, Question
 from preflight.vocabulary.words import plural, setting_text
 
 _MODEL = "model.name"

@@ -10,9 +10,10 @@ from pathlib import Path
 from preflight.engine.settings import FILE, load, parse_toml
 from preflight.fixes.write import write_text
 from preflight.reports.outputs import write_output
+from preflight.system import observed
 from preflight.vocabulary.errors import SettingsError, UsageError
+from preflight.vocabulary.outcome import Question
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.questions import Question
 from preflight.vocabulary.settings import Settings
 
 Answer = str | int | float | bool
@@ -30,7 +31,7 @@ def settings_file(root: Path) -> Path:
 def written(root: Path, answers: Sequence[tuple[Question, Answer]]) -> Path:
     """Adds a line for each answer to the settings file, which is returned. Raises UsageError if one has no place."""
     path = settings_file(root)
-    existing = path.exists()
+    existing = observed.exists(path)
     project = Project(path.parent, Settings())
     old = project.source(path.name).text if existing else ""
     text = old

@@ -10,8 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, fields
-from preflight.vocabulary.outcome import StudyResult
-from preflight.vocabulary.questions import GPU, AnswerKind, Question
+from preflight.vocabulary.outcome import GPU, AnswerKind, Question, StudyResult
 from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.values import Cause
 from preflight.vocabulary.words import gib

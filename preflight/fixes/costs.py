@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.vocabulary.findings import Change, TimeCost
 from preflight.vocabulary.study import Box, Study
@@ -16,16 +17,26 @@ RECOMPUTED = TimeCost(
     "transformers' guide to one GPU states about 20 %; Chen et al. 2016 (arXiv:1604.06174) measure 30 %; a forward is "
     "a third of a step's arithmetic",
 )
-_PASSES = "each pass does less: all the time is saved again if a pass fills the device, and nothing if it does not"
-_LOADERS = "the same work by fewer processes: nothing is lost if training waits for the GPU"
 
-_FEWER: Mapping[str, tuple[str, str, str]] = {
-    "train.batch_size": ("training", "{n:g} times as many passes, each over less", _PASSES),
-    "validation.batch_size": ("the evaluation", "{n:g} times as many passes, each over less", _PASSES),
-    "data.workers": ("loading", "{n:g} times fewer workers load the data", _LOADERS),
-    "data.validation_workers": ("loading for validation", "{n:g} times fewer workers load the data", _LOADERS),
+
+@dataclass(frozen=True)
+class _Fewer:
+    """What takes longer if a setting gets n times smaller: from as long as now to n times as long."""
+
+    what: str
+    why: str
+    source: str
+
+
+_PASSES = "a pass over less takes less: all the time is saved again if passes fill the device, and none if they do not"
+_LOADERS = "the same work by fewer processes: nothing is lost if training waits for the GPU"
+_FEWER: Mapping[str, _Fewer] = {
+    "train.batch_size": _Fewer("training", "{n:g} times as many passes, each over less", _PASSES),
+    "validation.batch_size": _Fewer("the evaluation", "{n:g} times as many passes, each over less", _PASSES),
+    "data.workers": _Fewer("loading", "{n:g} times fewer workers load the data", _LOADERS),
+    "data.validation_workers": _Fewer("loading for validation", "{n:g} times fewer workers load the data", _LOADERS),
 }
-"""Field -> what takes longer if it gets smaller by n, why, and why the range is from 1 to n."""
+"""Job field -> what its reduction costs. Others cost nothing, or nobody knows how much."""
 
 
 def costs_of(changes: Sequence[Change], study: Study | None) -> tuple[TimeCost, ...]:
@@ -40,9 +51,9 @@ def _costs(changes: Sequence[Change], study: Study) -> Iterator[TimeCost]:
         elif change.field in _FEWER and change.keep is None:
             new, old = change.value, [_value(box, change.field) for box in study.boxes]
             if isinstance(new, int) and old and all(isinstance(one, int) and 0 < new < one for one in old):
-                what, why, source = _FEWER[change.field]
+                fewer = _FEWER[change.field]
                 most = max(one for one in old if isinstance(one, int)) / new
-                yield TimeCost(1.0, most, what, why.format(n=round(most, 2)), source)
+                yield TimeCost(1.0, most, fewer.what, fewer.why.format(n=round(most, 2)), fewer.source)
 
 
 def _value(box: Box, field: str) -> Value:

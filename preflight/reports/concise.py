@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from preflight.reports.nothing import nothing_checked
+from preflight.reports.not_known import nothing_checked
 from preflight.reports.places import place
 from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look

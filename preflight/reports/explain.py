@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight.reports.not_known import reason_of
 from preflight.reports.places import place
-from preflight.reports.reasons import reason_of
 from preflight.reports.streams import clean
 from preflight.reports.style import Cell, Look, table, wrap
 from preflight.vocabulary.job import Job, fields

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from preflight.reports.nothing import nothing_checked
-from preflight.reports.reasons import reason_of
+from preflight.reports.not_known import nothing_checked, reason_of
 from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, verdict, wrap
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate

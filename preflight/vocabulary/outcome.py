@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.findings import Finding, Fix, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.questions import Question
 from preflight.vocabulary.rule import Rule
 from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.study import Study
@@ -62,6 +62,44 @@ class Report:
     fixed: int = 0
     notes: tuple[str, ...] = ()
     incomplete: str = ""
+
+
+GPU = "machine.gpu"
+"""The field that a setting of its own (`gpu`) states."""
+
+AnswerKind = Literal["text", "number", "choice", "truth"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A Job field that no file states, or that is only assumed. `words` ask for it.
+
+    `studies` lack it, and the files of `replaces` other studies state another value, which the setting would replace.
+    `assumed`: the value that the estimate has now, if it has one. `choices`: all values, if they are few.
+    """
+
+    field: str
+    words: str
+    kind: AnswerKind
+    studies: int
+    replaces: int = 0
+    assumed: object = None
+    choices: tuple[str, ...] = ()
+    hint: str = ""
+
+    @property
+    def key(self) -> str:
+        """The dotted key of the setting: "gpu", or "set.train.seq_len"."""
+        return "gpu" if self.field == GPU else f"set.{self.field}"
+
+    @property
+    def line(self) -> str:
+        """The line of settings, with a gap for the answer."""
+        return f"{self.key} = {self._gap}"
+
+    @property
+    def _gap(self) -> str:
+        return {"number": "NUMBER", "truth": "true"}.get(self.kind, '"..."')
 
 
 @dataclass(frozen=True)

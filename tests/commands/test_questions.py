@@ -12,7 +12,7 @@ from folders import Write
 
 from preflight.engine.questions import MOST
 from preflight.engine.settings import _in_folder
-from preflight.vocabulary.questions import Question
+from preflight.vocabulary.outcome import Question
 
 OPEN = """\
 import torch

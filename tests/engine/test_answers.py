@@ -10,7 +10,7 @@ import pytest
 from preflight.engine.answers import with_line, written
 from preflight.engine.settings import parse
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.questions import Question
+from preflight.vocabulary.outcome import Question
 
 if sys.version_info >= (3, 11):
     import tomllib

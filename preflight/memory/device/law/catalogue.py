@@ -167,6 +167,8 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
 
 def unknown_words(name: str) -> str:
     """Why a name that no model has is unknown, with the names that look like it."""
+    if name.startswith((".", "/", "~")):
+        return f"there is no folder {name} of a model, or it has no config.json"
     near = nearest(name)
     return f"no model is known as {name}" + (
         f"; did you mean {' or '.join(near)}?" if near else "; preflight model list shows the known ones"

@@ -1,4 +1,4 @@
-"""What is said if no training job was found: as loud as a finding, because it is no good news."""
+"""What a report says of what it does not know: that no job was found, and why the memory of a study is unknown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from preflight.reports.style import Look, wrap
-from preflight.vocabulary.outcome import Outcome
-from preflight.vocabulary.words import plural
+from preflight.vocabulary.outcome import Outcome, StudyResult
+from preflight.vocabulary.study import Box
+from preflight.vocabulary.values import Cause, Const, Unknown
+from preflight.vocabulary.words import plural, why_unknown
 
 _KINDS = {
     ".py": "Python file",
@@ -30,7 +32,7 @@ _NEXT = (
 
 
 def nothing_checked(outcome: Outcome, look: Look) -> list[str]:
-    """The lines; empty if a study was found, or if there was no time to look for one."""
+    """Lines as loud as a finding, if no training job was found and there was the time to look for one; else none."""
     if outcome.incomplete or any(True for _ in outcome.studies()):
         return []
     unknown = [path for report in outcome.reports for path in report.unrecognised]
@@ -57,3 +59,19 @@ def _counted(paths: Sequence[str], which: str) -> str:
     kinds = Counter(_KINDS.get(PurePosixPath(path).suffix.lower(), "other file") for path in paths)
     counted = ", ".join(plural(count, kind) for kind, count in kinds.most_common())
     return f"files {which}: {counted}" if counted else ""
+
+
+def reason_of(result: StudyResult) -> str:
+    """In words; "" where it is known. "train.seq_len is not known" is followed by why it is not."""
+    reason = why_unknown(result.space.worst.estimates)
+    cause = result.space.worst.estimates.causes.get("device")
+    if not reason or cause is None or cause.cause is not Cause.not_set or len(cause.fields) != 1:
+        return reason
+    bound = worst_box(result).fields.get(cause.fields[0])
+    value = bound.expr.value if bound is not None and isinstance(bound.expr, Const) else None
+    return f"{reason}: {value.words}" if isinstance(value, Unknown) and value != cause else reason
+
+
+def worst_box(result: StudyResult) -> Box:
+    """The box that contains the worst combination."""
+    return next(one.box for one in result.space.boxes if one.worst is result.space.worst)
