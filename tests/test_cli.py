@@ -114,7 +114,7 @@ def test_walked_files_of_no_dialect_are_passed_over(project: Write, check: Comma
              "venv/d.yaml": "x: 1\n", "node_modules/e.yaml": "x: 1\n"})  # fmt: skip
     run = check()
     assert (run.status, run.err) == (0, "")
-    assert run.out.startswith("nothing recognised in 3 files")
+    assert run.out.startswith("warning: no job was checked: nothing recognised in 3 files")
 
 
 def test_walked_files_that_cannot_be_read_are_told(project: Write, check: Command) -> None:
@@ -140,7 +140,7 @@ def test_hook_finds_the_study_of_a_program_alone(project: Write, check: Command)
 
 def test_excluded_files_are_left_out(project: Write, check: Command) -> None:
     project({"sweep.yaml": SWEEP, "train.py": PROGRAM, "preflight.toml": 'exclude = ["*.yaml", "train.py"]\n'})
-    assert "nothing recognised in 0 files" in check(".").out
+    assert check(".").out.startswith("warning: no job was checked: no file has a name that preflight reads")
     assert check("--from-hook", "sweep.yaml").status == 0
 
 

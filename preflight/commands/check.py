@@ -12,17 +12,18 @@ from typing import Literal
 import click
 
 from preflight.commands.completion import complete_files, complete_gpus, complete_rules
-from preflight.commands.options import STATED, parse_set, progress_of, set_option, time_options, trust_option
+from preflight.commands.options import STATED, parse_set, progress_of, set_option, time_limit_option, trust_option
 from preflight.engine import result_cache as kept
 from preflight.engine.baseline import Baseline, record
 from preflight.engine.check import CheckOptions, check, outcome_of, setup
 from preflight.engine.files import Batch, batches
 from preflight.reports import FORMATS, PEOPLE, automatic, kind_of, render, streams
 from preflight.reports.outputs import write_output
-from preflight.reports.style import Look, look_for
+from preflight.reports.style import Detail, Look, look_for
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.findings import Severity
+from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import Outcome, Report
+from preflight.vocabulary.words import plural
 
 RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Python training programs"
 
@@ -93,8 +94,10 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option("--show-settings", is_flag=True, help="Show each setting with where it comes from, and check nothing.")
 @click.option("--from-hook", is_flag=True, help="Skip files that are not recognised, without an error.")
 @click.option("--no-cache", is_flag=True, help="Check everything again, and keep no result.")
-@click.option("--verbose", "-v", is_flag=True, help="Say why the result is not kept.")
-@time_options
+@click.option("--ask", is_flag=True, help="Ask at the terminal what no file states, and write it to the settings.")
+@click.option("--verbose", "-v", is_flag=True, help="Show all the evidence of each finding, and each note.")
+@click.option("--quiet", "-q", is_flag=True, help="Show the findings alone, a line each, and no progress.")
+@time_limit_option
 @trust_option
 def command(
     paths: tuple[str, ...],
@@ -119,9 +122,10 @@ def command(
     show_settings: bool,
     from_hook: bool,
     no_cache: bool,
+    ask: bool,
     verbose: bool,
-    time_limit: float | None,
     quiet: bool,
+    time_limit: float | None,
     trust: tuple[str, ...],
 ) -> int:
     """Check job files: which jobs will run out of GPU or host memory.
@@ -133,7 +137,14 @@ def command(
     writing = fix or unsafe_fixes or add_ignore
     if add_ignore and (fix or unsafe_fixes):
         raise UsageError("--add-ignore: write the fixes first, without it; what they repair needs no comment")
-    if writing or output or write_baseline is not None:
+    if verbose and quiet:
+        raise UsageError("-v and -q: one shows everything, the other the findings alone; give one of them")
+    detail: Detail = "all" if verbose else "line" if quiet else "short"
+    if ask:
+        from preflight.commands import ask as questions
+
+        questions.need_terminal()
+    if writing or ask or output or write_baseline is not None:
         kept.only("files are written")
     if verbose and kept.refused() and not no_cache:
         streams.complain(f"preflight: no result is kept: {kept.refused()}")
@@ -168,14 +179,18 @@ def command(
         reports = record(reports, Path(write_baseline), cwd)
     outcome = outcome_of(reports, cwd, old.notes() if old is not None and not late else ())
     for name, path in files:
-        write_output(path, render(name, outcome, Look()), kind_of(name))
+        write_output(path, render(name, outcome, Look(detail=detail)), kind_of(name))
     status = max(_status(outcome, Severity(fail_on), exit_zero), _refuse(reports))
     if diff:
         changes = "".join(text for _, text in runs)
         streams.show(changes, "patch")
+        _say_unsafe(outcome, unsafe_fixes)
         kept.said_all()
         return 2 if status == 2 else int(bool(changes))
-    _print(outcome, output_format, explain, from_hook, statistics)
+    shown = _Shown(output_format, explain, from_hook, statistics)
+    _print(outcome, shown, look_for(sys.stdout, detail=detail))
+    if ask:
+        questions.ask(outcome.questions, len(list(outcome.studies())), found[0].root if found else cwd)
     kept.said_all()
     return status
 
@@ -239,23 +254,45 @@ def _run(
     return result.before, rounds.diff(result, cwd)
 
 
-def _print(outcome: Outcome, output_format: str, explain: bool, from_hook: bool, statistics: bool) -> None:
+@dataclass(frozen=True)
+class _Shown:
+    """What is printed: the format, with the fields of each study, nothing for a hook without a reason, counts alone."""
+
+    format: str
+    explain: bool
+    from_hook: bool
+    statistics: bool
+
+
+def _print(outcome: Outcome, shown: _Shown, look: Look) -> None:
     """Print the report; from a hook, nothing if there are no studies and no findings. With `statistics`, people get the
     counts of the rules in the place of the findings."""
-    chosen = automatic(os.environ) if output_format == "auto" else output_format
-    look = look_for(sys.stdout)
-    if from_hook and chosen in PEOPLE and not any(outcome.studies()) and not any(outcome.findings()):
+    chosen = automatic(os.environ) if shown.format == "auto" else shown.format
+    if shown.from_hook and chosen in PEOPLE and not any(outcome.studies()) and not any(outcome.findings()):
         return
-    if explain and chosen in ("full", "concise"):
+    people = chosen in ("full", "concise")
+    if shown.explain and people:
         from preflight.reports.explain import explained
 
         streams.show(explained(outcome, look))
-    if statistics and chosen in ("full", "concise"):
+    if shown.statistics and people:
         from preflight.reports.statistics import rendered
 
         streams.show(rendered(outcome, look))
         return
     streams.show(render(chosen, outcome, look), kind_of(chosen))
+    if chosen == "full" and look.detail != "line":
+        from preflight.reports.questions import after
+
+        streams.show(after(outcome, look))
+
+
+def _say_unsafe(outcome: Outcome, unsafe: bool) -> None:
+    """What --unsafe-fixes would add to a diff. Standard output has the patch alone."""
+    more = 0 if unsafe else sum(fix.safety is Safety.unsafe for fix in outcome.fixes())
+    if more:
+        they = "it changes" if more == 1 else "they change"
+        streams.complain(f"preflight: {plural(more, 'fix')} not shown, because {they} the run: --diff --unsafe-fixes")
 
 
 def internal_error(outcome: Outcome) -> bool:

@@ -72,7 +72,7 @@ def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
 
     model = catalogue.find(name)
     if model is None:
-        raise UsageError(unknown_model(name))
+        raise UsageError(catalogue.unknown_words(name))
     data = {
         "name": model.name,
         "architecture": model.architecture,
@@ -137,7 +137,7 @@ def _subject(name: str, overrides: Mapping[str, Value]) -> tuple[Job, Resolved, 
 
     model = catalogue.find(name)
     if model is None and "/" not in name:
-        raise UsageError(unknown_model(name))
+        raise UsageError(catalogue.unknown_words(name))
     task = {"task": model.task} if model is not None else {}
     stated = {"train.batch_size": 8, "train.seq_len": 128, "train.text_len": 64, "train.target_len": 64}
     job = build({**stated, "model.name": name, **task, **overrides})
@@ -184,12 +184,3 @@ def _formula(terms: list[list[object]]) -> str:
         product = " ".join(name if power == 1 else f"{name}^{power}" for name, power in dimensions.items())
         words.append(f"{coefficient} {product} ({part})".replace("  ", " "))
     return " + ".join(words)
-
-
-def unknown_model(name: str) -> str:
-    """The message for a name that no model has."""
-    from preflight.memory.device.law import catalogue
-
-    close = catalogue.nearest(name)
-    hint = f"; did you mean {' or '.join(close)}?" if close else "; preflight model list shows the known ones"
-    return f"no model is known as {name}{hint}"

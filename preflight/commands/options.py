@@ -61,12 +61,16 @@ def _seconds(context: click.Context, option: click.Parameter, text: str | None) 
     return found
 
 
+def time_limit_option(function: F) -> F:
+    """`--time-limit SECONDS`."""
+    limit = "End after this time with what is known by then; what is not is named."
+    return click.option(OPTION, type=STATED, callback=_seconds, metavar="SECONDS", help=limit)(function)
+
+
 def time_options(function: F) -> F:
     """`--time-limit SECONDS` and `--quiet`."""
-    limit = "End after this time with what is known by then; what is not is named."
     quiet = "Do not show on a terminal what is being done."
-    function = click.option("--quiet", "-q", is_flag=True, help=quiet)(function)
-    return click.option(OPTION, type=STATED, callback=_seconds, metavar="SECONDS", help=limit)(function)
+    return time_limit_option(click.option("--quiet", "-q", is_flag=True, help=quiet)(function))
 
 
 def progress_of(time_limit: float | None = None, quiet: bool = False) -> Progress:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.commands.model import unknown_model
 from preflight.engine.certainty import Certainty
-from preflight.engine.estimator import Estimator, tracing_of
+from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_of
 from preflight.engine.standings import by_hand
 from preflight.engine.trust import laws_of, named_by_user, trust_in
 from preflight.vocabulary.edits_of_job import with_fields
-from preflight.vocabulary.errors import UsageError, suggestion
+from preflight.vocabulary.errors import SettingsError, UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.progress import Progress
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value, brief
@@ -58,6 +58,12 @@ class EstimateRequest:
     progress: Progress
     machine: str | None = None
 
+    def where(self, source: Path) -> str:
+        """Where the model is named: the option, or the file; "" where it is the argument itself."""
+        if "model.name" in self.overrides:
+            return "--set model.name"
+        return str(source) if source.is_file() else ""
+
 
 def subject_of(target: str, asked: EstimateRequest) -> Subject:
     """The job that TARGET names; of a search, its worst combination. Raises UsageError."""
@@ -91,8 +97,8 @@ def _model(name: str, asked: EstimateRequest) -> Subject:
         return _of_values({"model.target": target, "task": task, **asked.overrides}, asked, Path.cwd())
     if model is None and Path(name).suffix.lower() in FILES:
         raise UsageError(f"{name}: there is no such file")
-    if model is None and "/" not in name:
-        raise UsageError(f"{name}: there is no such file, and {unknown_model(name)}")
+    if model is None and "/" not in name and "model.name" not in asked.overrides:
+        raise UsageError(f"there is no file {name}, and {catalogue.unknown_words(name)}")
     known = {"task": model.task} if model is not None else {}
     return _of_values({"model.name": name, **known, **asked.overrides}, asked, Path.cwd())
 
@@ -112,9 +118,10 @@ def _of_values(values: dict[str, object], asked: EstimateRequest, source: Path) 
         job = build(completed({**settings.set, **values}))
     except ValidationError as error:
         raise UsageError(_words(error)) from error
+    refuse_unknown_model(values, asked.where(source), UsageError)
     if asked.machine is not None:
         job = _on_machine(asked.machine, job, values)
-    found = _gpu(asked.gpu, job, settings.gpu)
+    found = _gpu(asked.gpu, job, settings)
     if found is not None and job.machine.gpu is None:
         job = with_fields(job, {"machine.gpu": found.name})
     named = [*named_by_user(asked.trust), *laws_of(asked.overrides)]
@@ -153,22 +160,20 @@ def _words(error: ValidationError) -> str:
     return f"{name} = {brief(details['input'])}: {message[:1].lower()}{message[1:]}"
 
 
-def _gpu(named: str | None, job: Job, default: str | None) -> Gpu | None:
+def _gpu(named: str | None, job: Job, settings: Settings) -> Gpu | None:
     """The GPU of the command line, the Job or the settings. An unknown GPU needs `machine.gpu_memory`."""
-    from preflight.engine.target import gpu_named
+    from preflight.engine.target import gpu_named, gpu_of_settings
     from preflight.machines.gpus import find_gpu
 
     if named is not None:
         return gpu_named(named, "--gpu")
+    default = gpu_of_settings(settings)
     if job.machine.gpu is not None:
         if job.machine.gpu_memory is not None:
             return find_gpu(job.machine.gpu)
-        try:
-            return gpu_named(job.machine.gpu, "--gpu")
-        except UsageError as error:
-            hint = ", or state machine.gpu_memory" if default is None else ""
-            raise UsageError(f"machine.gpu{str(error).removeprefix('--gpu')}{hint}") from error
-    return gpu_named(default, "tool.preflight.gpu") if default is not None else None
+        more = ", or state machine.gpu_memory" if default is None else ""
+        return gpu_named(job.machine.gpu, "machine.gpu", more=more)
+    return gpu_named(default.name, default.where, SettingsError) if default is not None else None
 
 
 def analysis_of(path: Path, asked: EstimateRequest, rules: bool = False) -> tuple[Analysis, CheckSetup]:

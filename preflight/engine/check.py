@@ -11,13 +11,13 @@ from pathlib import Path
 
 from preflight.engine import file_findings, registry, suppress
 from preflight.engine.certainty import Certainty
-from preflight.engine.estimator import Estimator, tracing_of
+from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_of
 from preflight.engine.files import Batch, checkout
 from preflight.engine.standings import standings, union
-from preflight.engine.target import Wanted, choose, placed, wanted
+from preflight.engine.target import Named, Wanted, choose, placed, wanted
 from preflight.engine.trust import Trust, laws_of, named_by_user, trust_in
 from preflight.system.files import real
-from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity, of_problem
 from preflight.vocabulary.job import Job
@@ -115,9 +115,13 @@ def setup(batch: Batch, options: CheckOptions, cwd: Path, rules: bool = True) ->
     options = replace(options, trust=named_by_user(options.trust))
     known = registry.rules(options.trust) if rules else {}
     enabled = registry.enabled(batch.settings, options.select, options.ignore, known) if rules else frozenset()
-    gpu = options.gpu or (str(options.set["machine.gpu"]) if "machine.gpu" in options.set else None)
+    gpu = Named(options.gpu, "--gpu") if options.gpu else None
+    if gpu is None and "machine.gpu" in options.set:
+        gpu = Named(str(options.set["machine.gpu"]), "--set machine.gpu")
     trust = trust_in(batch.root, [*options.trust, *laws_of(options.set)])
     said = wanted(options.machine, gpu, batch.settings, batch.root, cwd, trust)
+    refuse_unknown_model(options.set, "--set model.name", UsageError)
+    refuse_unknown_model({**batch.settings.set, **options.set}, "tool.preflight.set", SettingsError)
     for rule in known.values():
         registry.options_of(rule, batch.settings)
     tracing, notes = tracing_of(batch.settings, batch.root, trust)
@@ -439,6 +443,15 @@ def outcome_of(reports: Sequence[Report], cwd: Path, notes: Sequence[str] = ()) 
         root = base
     else:
         root = Path(os.path.commonpath(roots))
+    from preflight.engine.questions import questions_of
+
     return Outcome(
-        tuple(reports), root, base, registry.summaries(), tuple(notes), checkout(root), dict(registry.rules())
+        tuple(reports),
+        root,
+        base,
+        registry.summaries(),
+        tuple(notes),
+        checkout(root),
+        dict(registry.rules()),
+        questions_of(result for report in reports for result in report.studies),
     )

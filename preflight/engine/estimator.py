@@ -12,12 +12,13 @@ from preflight.engine.trust import Trust, place_of, refuse_outside
 from preflight.engine.user_settings import user_settings
 from preflight.system import observed
 from preflight.system.processes import found_program
+from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.tracing import TRACE, Tracing
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 
 if TYPE_CHECKING:
     from preflight.space.grid import Side
@@ -152,6 +153,28 @@ def _missing_device(job: Job) -> list[str]:
     if job.task in _TEXT or (job.task is None and job.train.image_size is None):
         needs = {**needs, "train.seq_len": job.train.seq_len}
     return missing + [name for name, value in needs.items() if value is None]
+
+
+_ENOUGH = {"train.batch_size": 1, "train.seq_len": 8, "train.target_len": 8, "train.image_size": 224}
+"""Sizes with which every kind of model can be looked up."""
+
+
+def refuse_unknown_model(values: Mapping[str, object], where: str, error: type[PreflightError]) -> None:
+    """Raises `error` if the user names a model that preflight does not know and gives no dimensions of it.
+
+    A name in a checked file is another matter: it makes the study unknown, with the same words.
+    """
+    model = {name: value for name, value in values.items() if name.startswith("model.")}
+    if model.keys() & {"model.architecture", "model.config", "model.law", "model.parameters"}:
+        return
+    if not model.keys() & {"model.name", "model.path"}:
+        return
+    from preflight.memory.device.resolve import resolve
+    from preflight.vocabulary.job import build
+
+    found = resolve(build({**_ENOUGH, **model}))
+    if isinstance(found, Unknown) and found.cause is Cause.model_unknown:
+        raise error(f"{where}: {found.words}" if where else found.words)
 
 
 def tracing_of(settings: Settings, root: Path, trust: Trust) -> tuple[Tracing, tuple[str, ...]]:

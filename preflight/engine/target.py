@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.vocabulary.errors import SettingsError, UsageError
+from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError
 from preflight.vocabulary.machine import Cgroup, Cluster, Gpu, Node
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Source, Study
@@ -16,6 +16,14 @@ from preflight.vocabulary.values import Const, Value
 if TYPE_CHECKING:
     from preflight.engine.trust import Trust
     from preflight.slurm.allocation import Allocation
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name that the user gave, and the option or setting that has it."""
+
+    name: str
+    where: str
 
 
 @dataclass(frozen=True)
@@ -45,59 +53,68 @@ class Target:
 
 
 def wanted(
-    machine: str | None, gpu: str | None, settings: Settings, root: Path, cwd: Path, trust: Trust | None = None
+    machine: str | None, gpu: Named | None, settings: Settings, root: Path, cwd: Path, trust: Trust | None = None
 ) -> Wanted:
     """The machines and GPUs that are named; those of the settings as far as `trust` goes.
 
     Raises UsageError or SettingsError for one that is not known.
     """
     notes: list[str] = []
-    stated_gpu = settings.set.get("machine.gpu", settings.gpu)
     return Wanted(
         _machine(machine, cwd, "--machine"),
-        _gpu(gpu, "--gpu", notes),
-        _machine(settings.machine, root, "tool.preflight.machine", trust),
-        _gpu(str(stated_gpu) if stated_gpu is not None else None, "tool.preflight.gpu", notes),
+        _gpu(gpu, notes),
+        _machine(settings.machine, root, "tool.preflight.machine", trust, SettingsError),
+        _gpu(gpu_of_settings(settings), notes, SettingsError),
         tuple(notes),
     )
 
 
-def _machine(name: str | None, folder: Path, where: str, trust: Trust | None = None) -> Cluster | None:
-    return machine_named(name, folder, where, trust) if name is not None else None
+def gpu_of_settings(settings: Settings) -> Named | None:
+    """The GPU that settings name, and the setting that does."""
+    if "machine.gpu" in settings.set:
+        return Named(str(settings.set["machine.gpu"]), "tool.preflight.set.machine.gpu")
+    return Named(settings.gpu, "tool.preflight.gpu") if settings.gpu is not None else None
 
 
-def machine_named(name: str, folder: Path, where: str = "", trust: Trust | None = None) -> Cluster:
-    """The machine of that name. Raises UsageError, or SettingsError where it is the settings that name it."""
+def _machine(
+    name: str | None, folder: Path, where: str, trust: Trust | None = None, error: type[PreflightError] = UsageError
+) -> Cluster | None:
+    return machine_named(name, folder, where, trust, error) if name is not None else None
+
+
+def machine_named(
+    name: str, folder: Path, where: str = "", trust: Trust | None = None, error: type[PreflightError] = UsageError
+) -> Cluster:
+    """The machine of that name, as `where` names it. Raises `error`."""
     from preflight.machines.clusters import MachineError, find_machine
 
     try:
         return find_machine(name, folder, trust.reads if trust is not None else None)
-    except MachineError as error:
-        kind = SettingsError if where.startswith("tool.") else UsageError
-        raise kind(f"{where}: {error}" if where else str(error)) from error
+    except MachineError as wrong:
+        raise error(f"{where}: {wrong}" if where else str(wrong)) from wrong
 
 
-def _gpu(name: str | None, where: str, notes: list[str]) -> Gpu | None:
-    if name is None:
+def _gpu(named: Named | None, notes: list[str], error: type[PreflightError] = UsageError) -> Gpu | None:
+    if named is None:
         return None
     from preflight.machines.gpus import ambiguity
 
-    found = gpu_named(name, where)
-    several = ambiguity(name)
+    found = gpu_named(named.name, named.where, error)
+    several = ambiguity(named.name)
     if several is not None:
         notes.append(several)
     return found
 
 
-def gpu_named(name: str, where: str) -> Gpu:
-    """The GPU of that name. Raises UsageError or SettingsError with the names that come close."""
+def gpu_named(name: str, where: str, error: type[PreflightError] = UsageError, more: str = "") -> Gpu:
+    """The GPU of that name, as `where` names it. Raises `error` with the names that come close, and `more`."""
     from preflight.machines import gpus
 
     found = gpus.find_gpu(name)
     if found is None:
         close = gpus.nearest(name)
         hint = f"; did you mean {' or '.join(close)}?" if close else "; preflight machine list shows the known ones"
-        raise (UsageError if where.startswith("--") else SettingsError)(f'{where}: no GPU is known as "{name}"{hint}')
+        raise error(f'{where}: no GPU is known as "{name}"{hint}{more}')
     return found
 
 

@@ -10,6 +10,7 @@ from preflight.documents.render import language_of
 from preflight.fixes import yaml_round_trip
 from preflight.fixes.changed_routes import only_meant
 from preflight.fixes.compare import Difference, Intent, carried_over, differences
+from preflight.fixes.costs import costs_of
 from preflight.fixes.launches import CheckResult, Launches, listed
 from preflight.fixes.overridden import overridable
 from preflight.fixes.plan import by_path, edited, on_command_line, plan
@@ -71,7 +72,8 @@ class Prover:
             fix = self.proved(finding, proposal)
             refusal = self._refused(fix, finding.study) if fix is not None else None
             if fix is not None and refusal is None:
-                return replace(finding, fix=fix)
+                study = self.found.studies[finding.study].study if finding.study is not None else None
+                return replace(finding, fix=replace(fix, costs=costs_of(proposal.changes, study)))
             if refusal is not None:
                 notes[f"no fix is offered: {refusal}"] = None
         return replace(finding, notes=(*finding.notes, *notes)) if notes else finding

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from preflight.reports.not_known import nothing_checked
 from preflight.reports.places import place
 from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look
@@ -13,7 +16,11 @@ from preflight.vocabulary.outcome import Outcome, Report
 def render(outcome: Outcome, look: Look) -> str:
     """The findings, then the summary."""
     lines = [_line(outcome, report, finding, look) for report, finding in outcome.findings()]
-    return "\n".join([*lines, *summary(outcome, look)]) + "\n"
+    if look.detail == "line":
+        lines += nothing_checked(outcome, look)
+    else:
+        lines += summary(outcome, replace(look, detail="all"))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _line(outcome: Outcome, report: Report, finding: Finding, look: Look) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight.reports.not_known import reason_of
 from preflight.reports.places import place
 from preflight.reports.streams import clean
-from preflight.reports.style import Cell, Look, table
+from preflight.reports.style import Cell, Look, table, wrap
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.study import Bound, Source
-from preflight.vocabulary.values import Const, Origin, Unknown
+from preflight.vocabulary.values import Const, Origin, Unknown, evaluate
 from preflight.vocabulary.words import gib, plural
 
 _BYTES = ("_bytes", "_memory", "memory_limit", "machine.context", "machine.swap", "machine.shm")
@@ -20,7 +21,11 @@ NO_VALUE = "-"
 
 
 def explained(outcome: Outcome, look: Look) -> str:
-    """A table for each study with a row for each Job field that has a value, or that is needed and has none."""
+    """A table for each study, with a row for each Job field that matters; with all evidence, for each that has a value.
+
+    A value that was read matters, one that is only assumed, one that a library or an unread file decides, and one that
+    is unknown. A default of preflight's own matters only if the verdict depends on it.
+    """
     blocks = ["\n".join(_study(outcome, report, result, look)) for report, result in outcome.studies()]
     return "".join(f"{block}\n\n" for block in blocks)
 
@@ -31,6 +36,8 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
     if result.study.is_search:
         yield "  (a search: values are those of the worst combination)"
     worst = result.space.worst
+    if reason := reason_of(result):
+        yield wrap(f"  GPU memory {look.paint('unknown', 'bold cyan')}: {clean(reason)}", look.width, "    ")
     for axis, value in worst.assignment.items():
         yield f"  {clean(axis)} = {clean(str(value))}"
     box = next((one.box for one in result.space.boxes if one.worst is worst), None)
@@ -38,17 +45,31 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
     assumed = {one.field: one.why for one in worst.estimates.assumptions}
     lacking = set(worst.estimates.unknown)
     cells: list[tuple[Cell, ...]] = []
+    hidden = 0
     for name in fields():
         value, source = _row(outcome, report, name, worst.job, bounds.get(name))
         if name in lacking and value == NO_VALUE:
-            value, source = "unknown", "no file states it"
+            value, source = "unknown", "no file that was read states it"
         if value == NO_VALUE:
             continue
         standing = result.standings.get(name, Standing.unknown if value == "unknown" else Standing.default)
         why = assumed.get(name)
+        if look.detail != "all" and standing is Standing.default and why is None and not _of_library(bounds.get(name)):
+            hidden += 1
+            continue
         cells.append((name, (value, _style(value, standing)), standing.value, f"{source}; {why}" if why else source))
     yield from table(cells, look)
-    yield f"  {plural(len(fields()) - len(cells), 'more field')} without a value: nothing sets them"
+    unset = f"{plural(len(fields()) - len(cells) - hidden, 'more field')} without a value: nothing sets them"
+    if look.detail == "all":
+        yield f"  {unset}"
+    else:
+        defaults = f"{plural(hidden, 'field')} with a default of preflight's own" if hidden else "no default"
+        yield look.paint(f"  not shown: {defaults}, {unset}; -v --explain shows more", "dim")
+
+
+def _of_library(bound: Bound | None) -> bool:
+    """Whether something else than preflight decides the value."""
+    return bound is not None and bound.source is not Source.preflight
 
 
 def _style(value: str, standing: Standing) -> str:
@@ -69,7 +90,8 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
     if isinstance(bound.expr, Const) and isinstance(bound.expr.value, Unknown):
         return "unknown", f"{clean(bound.expr.value.words)}{f'; {source}' if places else ''}"
     if value is None:
-        return "unknown", source
+        found = evaluate(bound.expr)
+        return "unknown", f"{clean(found.words)}; {source}" if isinstance(found, Unknown) and places else source
     return _text(name, value), source
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from preflight.reports.places import place
 from preflight.reports.streams import clean, without_commands
 from preflight.reports.style import Look
@@ -15,7 +17,7 @@ _COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.info
 def render(outcome: Outcome, look: Look) -> str:
     """One command per finding, then the summary as text, because annotations beyond the tenth are not shown."""
     lines = [_command(outcome, report, finding) for report, finding in outcome.findings()]
-    return "\n".join([*lines, *map(without_commands, summary(outcome, look))]) + "\n"
+    return "\n".join([*lines, *map(without_commands, summary(outcome, replace(look, detail="all")))]) + "\n"
 
 
 def _command(outcome: Outcome, report: Report, finding: Finding) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, columns
-from preflight.vocabulary.outcome import Report
+from preflight.vocabulary.outcome import Outcome, Report
 from preflight.vocabulary.project import UnreadableFile
 from preflight.vocabulary.text import Place, Source
 from preflight.vocabulary.values import Origin, Span
@@ -33,6 +35,8 @@ def place(report: Report, origin: Origin) -> Place | None:
 
 _MARGIN = 12
 """Characters before the span that stay when a long line is cut."""
+_LEAST_MARKS = 8
+"""Marks that stay under a long span whose label would not fit beside all of them."""
 
 
 def snippet(source: Source, span: Span, label: str, mark: str, style: str, look: Look, gutter: int) -> list[str]:
@@ -48,7 +52,8 @@ def snippet(source: Source, span: Span, label: str, mark: str, style: str, look:
     before, marked, after = _cut(before, marked, after, look.width - gutter - 4, look)
     number = look.paint(f"{place.line:>{gutter}}", "bold blue")
     bar = look.paint("|", "bold blue")
-    marks = mark * max(1, columns(marked))
+    room = look.width - gutter - 4 - columns(before) - columns(label)  # a long span leaves room for its label
+    marks = mark * max(1, min(columns(marked), max(room, _LEAST_MARKS)))
     under = " " * columns(before) + look.paint(f"{marks} {label}".rstrip(), style)
     return [f"{number} {bar} {(before + marked + after).rstrip()}", f"{' ' * gutter} {bar} {under}"]
 
@@ -67,3 +72,35 @@ def _cut(before: str, marked: str, after: str, width: int, look: Look) -> tuple[
     if columns(after) > room:
         after = after[: max(room - len(dots), 0)] + dots
     return before, marked, after
+
+
+def gutter_of(report: Report, origins: Iterable[Origin | None]) -> int:
+    """Digits of the largest line number of some places."""
+    found = [place(report, origin) for origin in origins if origin is not None]
+    return len(str(max([1, *(one.line for one in found if one is not None)])))
+
+
+def spot(
+    outcome: Outcome,
+    report: Report,
+    origin: Origin,
+    label: str,
+    mark: str,
+    style: str,
+    look: Look,
+    gutter: int,
+    first: bool,
+    dense: bool = False,
+) -> Iterator[str]:
+    """A place: its name, the line, the marks. `dense`: without an empty line between."""
+    arrow = look.paint("-->" if first else ":::", "bold blue")
+    path = clean(outcome.shown(report, origin.path))
+    source = source_of(report, origin.path)
+    if source is None or (not source.text and not origin.span.end):
+        yield f"{' ' * gutter}{arrow} {path}"
+        return
+    place = place_in(source, origin.span)
+    yield f"{' ' * gutter}{arrow} {path}:{place.line}:{place.column}"
+    if not dense:
+        yield f"{' ' * gutter} {look.paint('|', 'bold blue')}"
+    yield from snippet(source, origin.span, clean(label), mark, style, look, gutter)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import TextIO, TypeAlias
+from typing import Literal, TextIO, TypeAlias
 
 from preflight.reports.streams import clean, coloured, terminal
 from preflight.vocabulary.findings import Severity
@@ -35,6 +35,8 @@ _VERDICTS = {
 
 Cell: TypeAlias = "str | tuple[str, str]"
 """A text, or a text with a style like "bold red"."""
+Detail: TypeAlias = Literal["line", "short", "all"]
+"""How much the text says of a finding: one line, at most eight, or everything."""
 _ENDLESS = 10_000
 """Columns of a pipe: more than any row has."""
 
@@ -47,6 +49,7 @@ class Look:
     unicode: bool = True
     width: int = 100
     terminal: bool = False
+    detail: Detail = "short"
 
     def paint(self, text: str, style: str) -> str:
         """`text` in a style like "bold red"; unchanged without colours."""
@@ -60,7 +63,7 @@ def verdict(name: str, look: Look) -> str:
     return look.paint(VERDICTS.get(name, name), _VERDICTS[name])
 
 
-def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None) -> Look:
+def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None, detail: Detail = "short") -> Look:
     """The look for a stream: colours on a terminal unless NO_COLOR is set, and anywhere where FORCE_COLOR is."""
     env = os.environ if environment is None else environment
     width = 100
@@ -68,7 +71,7 @@ def look_for(stream: TextIO | None, environment: Mapping[str, str] | None = None
         width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     unicode = encoding.startswith("utf") or encoding == "gb18030"
-    return Look(coloured(stream, env), unicode, width, terminal(stream))
+    return Look(coloured(stream, env), unicode, width, terminal(stream), detail)
 
 
 def columns(text: str) -> int:
@@ -83,18 +86,27 @@ def columns(text: str) -> int:
 def wrap(text: str, width: int, indent: str, used: int = 0) -> str:
     """`text` broken at spaces into lines of `width` columns, `used` of them already taken on the first.
 
-    Following lines start with `indent`. A word longer than a line stays whole.
+    Following lines start with `indent`; blanks before the first word stay. A word longer than a line stays whole.
     """
+    lead = text[: len(text) - len(text.lstrip(" "))]
     lines: list[str] = []
-    line = ""
-    for word in text.split(" "):
+    line, used = "", used + len(lead)
+    for word in text[len(lead) :].split(" "):
         room = width - (len(indent) if lines else used)
         if line and columns(line) + 1 + columns(word) > max(room, 20):
             lines.append(line)
             line = word
         else:
             line = f"{line} {word}" if line else word
-    return f"\n{indent}".join([*lines, line])
+    return lead + f"\n{indent}".join([*lines, line])
+
+
+def note(kind: str, text: str, look: Look, gutter: int) -> Iterator[str]:
+    """A remark under a finding: "= kind: text"."""
+    lead = " " * (gutter + 1)
+    indent = lead + "  " + " " * (len(kind) + 2)
+    body = wrap(clean(text), look.width, indent, len(indent))
+    yield f"{lead}{look.paint('=', 'bold blue')} {look.paint(kind, 'bold')}: {body}"
 
 
 def table(

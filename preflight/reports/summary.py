@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from preflight.reports.not_known import nothing_checked, reason_of
 from preflight.reports.streams import clean
-from preflight.reports.style import COLOURS, Look, verdict
+from preflight.reports.style import COLOURS, Look, verdict, wrap
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.values import Cause
-from preflight.vocabulary.words import assumed, fits_if, gib, plural, smallest_gpu, why_unknown
+from preflight.vocabulary.words import assumed, fits_if, gib, plural, smallest_gpu
 
 _ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
 
@@ -32,26 +33,64 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
         found.append(look.paint(f"{outcome.fixed} fixed", "bold green"))
     if found:
         yield "Found " + ", ".join(found) + _offers(outcome)
-    yield studies_line(outcome, look)
+    yield from nothing_checked(outcome, look) or [studies_line(outcome, look)]
     machines = [note for _, result in outcome.studies() for note in result.notes]
-    notes = [note for report in outcome.reports for note in report.notes]
-    for note in dict.fromkeys([*_unknown(outcome), *_assumed(outcome), *machines, *notes, *outcome.notes]):
-        yield f"note: {clean(note)}"
+    notes = [*machines, *(note for report in outcome.reports for note in report.notes), *outcome.notes]
+    if look.detail == "all":
+        for note in dict.fromkeys([*_first(*_unknown(outcome)), *_assumed(outcome), *notes]):
+            yield f"note: {clean(note)}"
+    else:
+        yield from _in_short(outcome, dict.fromkeys(notes), look)
 
 
+def _in_short(outcome: Outcome, notes: Iterable[str], look: Look) -> Iterator[str]:
+    """Why the GPU memory of studies is unknown, by reason, and the notes."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in _reasons(outcome):
+        reasons.setdefault(reason, []).append(name)
+    largest = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    for reason, names in largest[:MOST_GROUPS]:
+        yield _remark("unknown", f"the GPU memory of {_named(names)}: {reason}", look)
+    if left := sum(len(names) for _, names in largest[MOST_GROUPS:]):
+        yield _remark(
+            "unknown", f"the GPU memory of {plural(left, 'more study')}, with other reasons: see --explain", look
+        )
+    for note in [*_assumed(outcome), *notes]:
+        yield _remark("note", note, look)
+
+
+def _remark(kind: str, text: str, look: Look) -> str:
+    body = wrap(clean(text), look.width, "  ", len(kind) + 2)
+    return f"{look.paint(kind, 'bold cyan') if kind == 'unknown' else kind}: {body}"
+
+
+def _named(names: list[str]) -> str:
+    """ "a.yaml, b.yaml and 3 more"."""
+    several = dict.fromkeys(names)
+    first, left = list(several)[:NAMED], len(names) - min(len(several), NAMED)
+    return ", ".join(first) + (f" and {left:,} more" if left else "")
+
+
+MOST_GROUPS = 3
+"""The most reasons that a short summary has."""
+NAMED = 1
+"""Files that a short reason names; more are counted."""
 MOST_REASONS = 5
 """The most studies whose unknown GPU memory, or whose assumptions, are explained one by one."""
 
 
-def _unknown(outcome: Outcome) -> Iterator[str]:
-    """Why the GPU memory of a study is unknown, if no finding says it."""
-    lacking: list[str] = []
+def _reasons(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Each study whose GPU memory is unknown, with the reason, if no finding says it."""
     for report, index, result in _numbered(outcome):
         told = any(one.study == index and one.rule == "fits-only-if" for one in report.findings)
-        reason = why_unknown(result.space.worst.estimates)
+        reason = reason_of(result)
         if reason and not told and result.unjudged is None:
-            lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
-    yield from _first(lacking, "the GPU memory of {} more {} is unknown")
+            yield outcome.shown(report, result.study.paths[0]), reason
+
+
+def _unknown(outcome: Outcome) -> tuple[list[str], str]:
+    lines = [f"the GPU memory of {name} is unknown: {reason}" for name, reason in _reasons(outcome)]
+    return lines, "the GPU memory of {} more {} is unknown"
 
 
 def _assumed(outcome: Outcome) -> Iterator[str]:
@@ -97,30 +136,23 @@ def _first(lines: list[str], more: str) -> Iterator[str]:
 
 
 def _offers(outcome: Outcome) -> str:
-    """How many fixes `--fix` and `--unsafe-fixes` would write."""
-    fixes = [finding.fix for _, finding in outcome.findings() if finding.fix is not None]
+    """How many fixes `--fix` and `--unsafe-fixes` would write. Either shows them together with `--diff`."""
+    fixes = list(outcome.fixes())
     safe = sum(fix.safety is Safety.safe for fix in fixes)
+    unsafe = len(fixes) - safe
     offers = [f"{plural(safe, 'fix')} with --fix"] if safe else []
-    if len(fixes) > safe:
-        offers.append(f"{len(fixes) - safe} {'more ' if safe else ''}with --unsafe-fixes")
-    return f" ({', '.join(offers)}; --diff shows them)" if offers else ""
+    if unsafe:
+        number = f"{unsafe:,} more" if safe else plural(unsafe, "fix")
+        offers.append(f"{number} with --unsafe-fixes, which change{'s' if unsafe == 1 else ''} the run")
+    them = "it" if len(fixes) == 1 else "them"
+    return f" ({', '.join(offers)}; add --diff to see {them} first)" if offers else ""
 
 
 def studies_line(outcome: Outcome, look: Look) -> str:
-    """ "2 studies, worst 7.9 of 23.5 GiB: fits", or that nothing was recognised, or that nothing trains."""
+    """ "2 studies, worst 7.9 of 23.5 GiB: fits"."""
     results = [result for _, result in outcome.studies()]
     if outcome.incomplete and not results:
         return f"{plural(outcome.files, 'file')} read and no study judged before the time limit was over"
-    if not outcome.files:
-        total = sum(len(report.unrecognised) for report in outcome.reports)
-        hint = (
-            "a W&B sweep, Hydra config, SLURM script, Optuna study or training program is; see preflight check --help"
-        )
-        return f"nothing recognised in {plural(total, 'file')} ({hint})"
-    if not results:
-        return (
-            f"{plural(outcome.files, 'file')} read, nothing in {'it' if outcome.files == 1 else 'them'} trains a model"
-        )
     unjudged = sum(result.unjudged is not None for result in results)
     words = [plural(len(results), "study"), *([f"{unjudged:,} not judged"] if unjudged else [])]
     total = sum(result.space.combinations or 0 for result in results)

@@ -85,6 +85,10 @@ class DeviceEstimate:
         return self.find_largest_batch()
 
 
+NODE_LIMITS = ("node_memory", "node_memory + swap")
+"""Values of `HostEstimate.limited_by` for a job that may use all of its machine."""
+
+
 @dataclass(frozen=True)
 class HostEstimate:
     """One node's memory; `breakdown` sums to `per_node.expected`. `peak` says at which moment it is reached.
@@ -108,6 +112,11 @@ class HostEstimate:
     def fitting(self) -> bool:
         """Whether it fits as it is estimated, whatever that stands on."""
         return self.verdict in ("fits", "fits-if")
+
+    @property
+    def limited_by_node(self) -> bool:
+        """Whether the machine itself is the limit, with or without its swap, and no request."""
+        return self.limited_by in NODE_LIMITS
 
 
 @dataclass(frozen=True)

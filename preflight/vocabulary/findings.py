@@ -71,6 +71,17 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeCost:
+    """What a fix costs in time: by which factor `what` takes longer, as a range; why; and the source of the range."""
+
+    low: float
+    high: float
+    what: str
+    why: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """A proposal that was proved: applied to a copy, read and estimated again, and the finding is gone."""
 
@@ -78,6 +89,7 @@ class Fix:
     safety: Safety
     edits: tuple[Edit, ...]
     reason: str = ""
+    costs: tuple[TimeCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,8 @@ class Finding:
     related: tuple[tuple[Origin, str], ...] = ()
     label: str = ""
     """A few words after the caret."""
+    headline: str = ""
+    """The message in one short sentence, for a report that shows the figures beside it; "": the message itself."""
     notes: tuple[str, ...] = ()
     help: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from preflight.vocabulary.estimates import Estimates
-from preflight.vocabulary.findings import Finding, Severity
+from preflight.vocabulary.findings import Finding, Fix, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
@@ -65,6 +66,44 @@ class Report:
     incomplete: str = ""
 
 
+GPU = "machine.gpu"
+"""The field that a setting of its own (`gpu`) states."""
+
+AnswerKind = Literal["text", "number", "choice", "truth"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A Job field that no file states, or that is only assumed. `words` ask for it.
+
+    `studies` lack it, and the files of `replaces` other studies state another value, which the setting would replace.
+    `assumed`: the value that the estimate has now, if it has one. `choices`: all values, if they are few.
+    """
+
+    field: str
+    words: str
+    kind: AnswerKind
+    studies: int
+    replaces: int = 0
+    assumed: object = None
+    choices: tuple[str, ...] = ()
+    hint: str = ""
+
+    @property
+    def key(self) -> str:
+        """The dotted key of the setting: "gpu", or "set.train.seq_len"."""
+        return "gpu" if self.field == GPU else f"set.{self.field}"
+
+    @property
+    def line(self) -> str:
+        """The line of settings, with a gap for the answer."""
+        return f"{self.key} = {self._gap}"
+
+    @property
+    def _gap(self) -> str:
+        return {"number": "NUMBER", "truth": "true"}.get(self.kind, '"..."')
+
+
 @dataclass(frozen=True)
 class Outcome:
     """All projects of one command. Paths are relative to `root` in machine formats, to `base` (the cwd) for people."""
@@ -79,11 +118,17 @@ class Outcome:
     """The version-controlled tree around `root`, which services that show findings name paths from."""
     rules: Mapping[str, type[Rule]] = field(default_factory=dict, repr=False)
     """The installed rules by name, for formats that explain them."""
+    questions: tuple[Question, ...] = ()
+    """What the user could state so that more studies get a verdict, most valuable first."""
 
     def findings(self) -> Iterator[tuple[Report, Finding]]:
         for report in self.reports:
             for finding in report.findings:
                 yield report, finding
+
+    def fixes(self) -> Iterator[Fix]:
+        """Fixes of the findings that can be written."""
+        yield from (finding.fix for _, finding in self.findings() if finding.fix is not None)
 
     def studies(self) -> Iterator[tuple[Report, StudyResult]]:
         for report in self.reports:

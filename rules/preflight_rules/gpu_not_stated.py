@@ -95,10 +95,12 @@ class GpuNotStated(Rule):
             estimate=device,
             settings=("machine.gpu",),
             label=f"needs {least}{gib(need.expected)}",
+            headline=f"no GPU is stated, so no GPU memory was checked: {which} {least}{gib(need.expected)}; "
+            f"{_holding(device)}",
             help=(
+                *_unknown_type(case),
                 f'write {LINE} in pyproject.toml, or gpu = "NAME" in preflight.toml; --gpu NAME states it for one run, '
                 "and preflight machine list shows the names",
-                *_unknown_type(case),
             ),
         )
         yield replace(found, study=case.index)

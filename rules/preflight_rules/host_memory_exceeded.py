@@ -56,9 +56,10 @@ class HostMemoryExceeded(Rule):
             f"({gib(host.per_node.low)} to {gib(host.per_node.high)}; {sum_of(host.breakdown)}), and "
             f"the job may use {gib(host.limit or 0)} ({limit_words(host)})"
         )
-        yield host_finding(
-            self, case, host, message, loaders.loader_proposals(case), "too much for the memory of the node"
-        )
+        label = "too much for the memory of the node"
+        needs = "needs" if host.verdict == "exceeds" else "may need"
+        headline = f"the job {needs} more host memory than the node gives: {describe_loaders(case.job)}"
+        yield host_finding(self, case, host, message, loaders.loader_proposals(case), label, headline)
 
     def proposals_for(self, case: Case, field: str, value: Value) -> Iterator[Proposal]:
         if field in ("data.workers", "data.prefetch", "data.validation_workers") and isinstance(value, int):

@@ -70,6 +70,7 @@ class LogitsExceedGpu(Rule):
             estimate=device,
             settings=("train.vocab_size", "train.batch_size", "train.seq_len"),
             label=f"{gib(largest.bytes)} at once",
+            headline=f"the logits alone take {gib(largest.bytes)} at once: {largest.product}",
             notes=evidence(case, device),
             help=("compute the loss in chunks (a fused linear cross-entropy), or evaluate in batches",),
             proposals=proposals,

@@ -112,6 +112,7 @@ class SlurmMemoryTooLow(Rule):
             estimate=host,
             settings=("request.memory",),
             label=f"{gib(host.limit)} per node",
+            headline=f"{said} gives too little host memory: {doing(case, host)}{room}",
             notes=parts_notes(host),
             help=(f"ask for at least {gib(whole_gib(host.per_node.high))} per node",),
             proposals=tuple(self._raise(case, host, node)),

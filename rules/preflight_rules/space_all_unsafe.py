@@ -42,11 +42,11 @@ class SpaceAllUnsafe(Rule):
         number = f"none of the {total:,} combinations fits"
         estimate = spaces.binding(case)
         sure = f" ({counts.at_risk:,} at risk)" if counts.at_risk else ""
-        message = f"{number}{sure}; {spaces.worst_text(case)}"
+        worst = spaces.worst_text(case)
         if isinstance(estimate, DeviceEstimate) and estimate.capacity is not None:
             states = sum(gpu.states_of(case, estimate).values())
-            message += f", {gib(states)} of it weights, gradients and optimizer states"
-        yield spaces.space_finding(self, case, message, _blamed(case), severity)
+            worst += f", {gib(states)} of it weights, gradients and optimizer states"
+        yield spaces.space_finding(self, case, f"{number}{sure}", worst, _blamed(case), severity)
 
 
 def _blamed(case: Case) -> list[tuple[Origin, str]]:

@@ -78,5 +78,4 @@ class SpacePartlyUnsafe(Rule):
         exceeds = counts.exceeds or (estimate is not None and estimate.verdict == "exceeds")
         severity = Severity.error if exceeds else Severity.warning
         said = spaces.counts_text(case) if counts.unsafe else "some of an unbounded number of combinations do not fit"
-        message = f"{said}; {spaces.worst_text(case)}"
-        yield spaces.space_finding(self, case, message, spaces.axis_places(case), severity)
+        yield spaces.space_finding(self, case, said, spaces.worst_text(case), spaces.axis_places(case), severity)

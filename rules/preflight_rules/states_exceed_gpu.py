@@ -17,7 +17,7 @@ from preflight.api import (
     sum_of,
 )
 from preflight_rules.shared import remedies
-from preflight_rules.shared.gpu import FIELDS, evidence, states_alone, states_of
+from preflight_rules.shared.gpu import FIELDS, evidence, in_brief, states_alone, states_of
 from preflight_rules.shared.programs import LANGUAGE, LOOP
 from preflight_rules.shared.vocabulary_size import cap_vocabulary
 
@@ -69,6 +69,8 @@ class StatesExceedGpu(Rule):
             estimate=device,
             settings=("model.name", "train.optimizer", "train.precision", "parallel.strategy"),
             label="the states of this model alone do not fit",
+            headline=f"the states of the model alone take {at_least}{gib(sum(parts.values()))} of the "
+            f"{gib(device.capacity or 0)} of {gpu_name(case)}, and no smaller batch helps: {in_brief(case.job)}",
             notes=evidence(case, device)[:1] + device.notes,
             help=_states_advice(case),
             proposals=proposals,

@@ -72,7 +72,8 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
         )
         raised = loaders.raised_memory(case, host)
         proposals = (() if raised is None else (raised,)) + loaders.loader_proposals(case)
-        return host_finding(self, case, host, message, proposals, "too much when validation starts")
+        headline = f"training fits, and the validation loaders beside it do not: {describe_loaders(case.job)}"
+        return host_finding(self, case, host, message, proposals, "too much when validation starts", headline)
 
     def _solve(self, case: Case[SpikeOptions]) -> Iterator[Finding]:
         threshold = loaders.sample_threshold(case.job, case.tracing)
@@ -89,6 +90,8 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
             Confidence.medium,
             settings=("data.sample_bytes", "data.workers", "train.batch_size"),
             label="the memory depends on the size of a sample",
+            headline=f"validation fits only if one decoded sample is at most {at_most(threshold)}: "
+            "no file states its size",
             help=('state it in the settings: [tool.preflight.set] "data.sample_bytes" = BYTES',),
             side="host",
         )

@@ -25,7 +25,7 @@ def test_counts_and_the_summary(project: Write, check: Command, form: str) -> No
     lines = run.out.splitlines()
     assert run.status == 1
     assert [line.split()[:3] for line in lines[:2]] == [["2", "too-large", "[*]"], ["1", "invalid-config", "A"]]
-    assert lines[2:4] == ["", "Found 3 errors (2 fixes with --fix; --diff shows them)"]
+    assert lines[2:4] == ["", "Found 3 errors (2 fixes with --fix; add --diff to see them first)"]
     assert "a.yaml:" not in run.out
 
 

@@ -235,7 +235,7 @@ def test_optuna_counts_the_whole_space(study: Outcome) -> None:
 
 
 def test_optuna_says_per_model_what_is_safe(tmp_path: Path) -> None:
-    _, text = open_room("optuna-hpo-gpu-oom", tmp_path).output("--output-format", "full")
+    _, text = open_room("optuna-hpo-gpu-oom", tmp_path).output("--output-format", "full", "-v")
     for model in ("bert-base-uncased", "bert-large-uncased", "roberta-large", "deberta-v3-base"):
         assert re.search(rf"{model}.*\d+ of 546", text), model
 
@@ -267,3 +267,10 @@ def test_optuna_rows_of_the_report(model: str, batch: int, length: int, verdict:
     if (batch, length) == (48, 480):
         assert gib(device["process"]["expected"]) == pytest.approx(28, rel=0.05)
     assert device["capacity"] == pytest.approx(23.56 * GIB, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_each_finding_fits_the_first_screen(name: str, tmp_path: Path) -> None:
+    _, text = open_room(name, tmp_path).output("--output-format", "full", *SAMPLE.get(name, ()))
+    findings = text.partition("\n\nFound ")[0].split("\n\n")
+    assert all(len(finding.splitlines()) <= 8 for finding in findings), text

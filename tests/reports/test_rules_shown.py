@@ -63,7 +63,7 @@ def test_every_rule_says_what_it_is_about(installed: Outcome) -> None:
 
 def test_each_finding_ends_with_the_address_of_its_rule(tmp_path: Path, installed: Outcome) -> None:
     [report] = outcome(tmp_path, (finding(), finding(rule="bare"))).reports
-    first, second, _ = render("full", replace(installed, reports=(report,)), Look()).split("\n\n")
+    first, second, _ = render("full", replace(installed, reports=(report,)), Look(detail="all")).split("\n\n")
     assert first.splitlines()[-1] == f"  = rule: {RULE_PAGES}/gpu-memory-exceeded.md"
     assert "= rule:" not in second
 

@@ -27,10 +27,11 @@ from preflight.vocabulary.words import assumed, gib, plural
 from preflight.vocabulary.words import fits_if as words_of_fits
 
 PLAIN = Look(width=100)
+WHOLE = Look(width=100, detail="all")
 
 
 def test_full_finding(tmp_path: Path) -> None:
-    assert render("full", outcome(tmp_path, (finding(),)), PLAIN) == (
+    assert render("full", outcome(tmp_path, (finding(),)), WHOLE) == (
         "error[gpu-memory-exceeded]: needs 40 GiB of 24 GiB\n"
         " --> sweep.yaml:4:21\n"
         "  |\n"
@@ -49,7 +50,7 @@ def test_full_finding(tmp_path: Path) -> None:
         "  = fix: write 16; `--unsafe-fixes` writes it (unsafe: the batch changes)\n"
         f"  = rule: {RULE_PAGES}/index.md\n"
         "\n"
-        "Found 1 error (1 with --unsafe-fixes; --diff shows them)\n"
+        "Found 1 error (1 fix with --unsafe-fixes, which changes the run; add --diff to see it first)\n"
         "1 study, 3 combinations, worst 40.0 of 24.0 GiB: exceeds, host 8.0 of 32.0 GiB: fits\n"
     )
 
@@ -61,8 +62,10 @@ def test_ascii_look_has_only_ascii(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_lines_keep_to_the_width(tmp_path: Path, width: int) -> None:
     long = finding(message="word " * 60, notes=("note " * 60,), help=("help " * 60,))
-    lines = render("full", outcome(tmp_path, (long,), ()), Look(width=width)).splitlines()
-    assert max(len(line) for line in lines[:-2] if RULE_PAGES not in line) <= width  # an address stays whole
+    for detail in ("short", "all"):
+        text = render("full", outcome(tmp_path, (long,)), Look(width=width, detail=detail))  # type: ignore[arg-type]
+        lines = text.partition("\n\nFound")[0].splitlines()
+        assert max(len(line) for line in lines if RULE_PAGES not in line) <= width  # an address stays whole
 
 
 def test_colours_do_not_change_the_words(tmp_path: Path) -> None:
@@ -104,10 +107,13 @@ def test_summary_of_studies(tmp_path: Path, estimates: Estimates, gpu: Gpu | Non
 
 def test_why_the_gpu_memory_is_unknown_is_said_once(tmp_path: Path) -> None:
     unknown = study(Estimates(None, host(8 * GIB), causes={"device": Unknown("quantised weights have no law")}))
-    lines = list(summary(outcome(tmp_path, (), (unknown,)), PLAIN))
+    lines = list(summary(outcome(tmp_path, (), (unknown,)), WHOLE))
     assert lines[-1] == "note: the GPU memory of sweep.yaml is unknown: quantised weights have no law"
+    short = list(summary(outcome(tmp_path, (), (unknown,)), PLAIN))
+    assert short[-1] == "unknown: the GPU memory of sweep.yaml: quantised weights have no law"
     told = outcome(tmp_path, (finding(rule="fits-only-if", study=0),), (unknown,))
-    assert not [line for line in summary(told, PLAIN) if line.startswith("note:")]
+    for look in (PLAIN, WHOLE):
+        assert not [line for line in summary(told, look) if line.startswith(("note:", "unknown:"))]
 
 
 def test_smallest_gpu_is_named(tmp_path: Path) -> None:
@@ -125,10 +131,19 @@ def test_a_lower_bound_names_no_gpu_that_fits(tmp_path: Path) -> None:
 
 
 def test_clean_and_unrecognised_do_not_look_alike(tmp_path: Path) -> None:
-    nothing = studies_line(outcome(tmp_path, (), (), files=(), unrecognised=("a.yaml", "b.yaml", "c.yaml")), PLAIN)
-    assert nothing.startswith("nothing recognised in 3 files")
-    idle = studies_line(outcome(tmp_path, (), ()), PLAIN)
-    assert idle == "1 file read, nothing in it trains a model"
+    nothing = list(summary(outcome(tmp_path, (), (), files=(), unrecognised=("a.yaml", "b.yaml", "c.py")), PLAIN))
+    assert nothing[:2] == [
+        "warning: no job was checked: nothing recognised in 3 files",
+        "  looked at: files that are not recognised: 2 YAML files, 1 Python file",
+    ]
+    assert nothing[2].startswith(
+        "  next: name the file that starts the job (preflight check train.py), or state a job by"
+    )
+    idle = list(summary(outcome(tmp_path, (), ()), PLAIN))
+    assert idle[0] == "warning: no job was checked: 1 file read, and nothing in it trains a model"
+    empty = list(summary(outcome(tmp_path, (), (), files=()), PLAIN))
+    assert empty[0] == "warning: no job was checked: no file has a name that preflight reads"
+    assert empty[1].startswith("  next: ")
 
 
 def test_control_characters_of_a_file_are_shown_not_sent(tmp_path: Path) -> None:
@@ -145,7 +160,7 @@ def test_span_beyond_the_text_is_no_crash(tmp_path: Path) -> None:
     gone = finding(
         origin=Origin("sweep.yaml", Span(10_000, 10_010)), related=((Origin("none.yaml", Span(3, 4)), "gone"),)
     )
-    shown = render("full", outcome(tmp_path, (gone,)), PLAIN)
+    shown = render("full", outcome(tmp_path, (gone,)), WHOLE)
     assert "::: none.yaml\n" in shown
 
 
@@ -290,7 +305,7 @@ def test_only_an_implausible_need_is_called_so(tmp_path: Path, verdict: Verdict,
 def test_why_a_bound_is_not_certain_is_said(tmp_path: Path) -> None:
     least = replace(device(40 * GIB), lower_bound=True, notes=("about images",))
     bound = replace(least, verdict="unknown", assumptions=SEVERAL[1:2])
-    lines = list(summary(outcome(tmp_path, (), (study(Estimates(bound, None)),)), PLAIN))
+    lines = list(summary(outcome(tmp_path, (), (study(Estimates(bound, None)),)), WHOLE))
     said = "it needs at least 40 GiB with train.attention = sdpa (the program was not read)"
     assert lines[-1] == f"note: the GPU memory of sweep.yaml is unknown: {said}"
 
@@ -299,6 +314,6 @@ def test_the_summary_names_no_field_that_is_not_the_cause(tmp_path: Path) -> Non
     """The model has no law; that a sample's size is not known either does not matter."""
     cause = Unknown("no law is shipped for it", Cause.no_law)
     unknown = Estimates(None, None, ("data.sample_bytes",), {"device": cause})
-    lines = list(summary(outcome(tmp_path, (), (study(unknown),)), PLAIN))
+    lines = list(summary(outcome(tmp_path, (), (study(unknown),)), WHOLE))
     assert "data.sample_bytes" not in "".join(lines)
     assert lines[-1].endswith("is unknown: no law is shipped for it")

@@ -11,6 +11,10 @@ import pytest
 from preflight.engine import check as engine
 from preflight.engine import registry
 from preflight.engine.files import Batch
+from preflight.reports import render
+from preflight.reports.short import MOST_LINES, short
+from preflight.reports.streams import clean
+from preflight.reports.style import Look
 from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.rule import Example, Rule
 from preflight.vocabulary.settings import Settings
@@ -43,6 +47,7 @@ def test_example(rule: type[Rule], example: Example, tmp_path: Path) -> None:
     found = [finding for finding in report.findings if finding.rule == rule.name]
     everything = [(finding.rule, finding.message) for finding in report.findings]
     assert len(found) == example.finds, everything
+    _fits_the_first_screen(report, tmp_path)
     assert not any(name == "internal-error" for name, _ in everything), everything
     for words in example.says:
         assert words in found[0].message
@@ -50,6 +55,18 @@ def test_example(rule: type[Rule], example: Example, tmp_path: Path) -> None:
         after = _fixed(project, asked, example.unsafe)
         for name, text in example.fixed.items():
             assert after.get(name, project.source(name).text) == textwrap.dedent(text).lstrip("\n")
+
+
+def _fits_the_first_screen(report: Report, root: Path) -> None:
+    """Each finding has at most eight lines of 100 columns; -v has all that a finding holds."""
+    outcome = engine.outcome_of([report], root)
+    for finding in report.findings:
+        brief = list(short(outcome, report, finding, Look(width=100)))
+        assert len(brief) <= MOST_LINES, "\n".join(brief)
+    whole = "".join(render("full", outcome, Look(detail="all")).split())
+    for finding in report.findings:
+        for text in (finding.message, *finding.notes, *finding.help):
+            assert "".join(clean(text).split()) in whole
 
 
 def _fixed(project: engine.Project, asked: engine.CheckSetup, unsafe: bool) -> dict[str, str]:

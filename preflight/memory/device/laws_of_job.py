@@ -74,8 +74,8 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
         found = _prepared(replace(key, family=resolved.workload.nearly), channels_last)
     if found is not None:
         return found
-    setup = f"{resolved.setup.weights}/{resolved.setup.autocast}/{resolved.setup.attention}"
-    what = f"no law is shipped for {resolved.name} ({kind}, {setup})"
+    setup = [kind, resolved.setup.weights, resolved.setup.autocast, resolved.setup.attention]
+    what = f"no law is shipped for {resolved.name} ({', '.join(str(one) for one in setup if one is not None)})"
     foreign = resolved.workload.foreign
     if foreign is not None and not tracing.trusted:
         return Unknown(f"{what}; {foreign} is not a model of timm or torchvision", Cause.no_law)

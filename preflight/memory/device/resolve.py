@@ -110,12 +110,10 @@ def _named(job: Job) -> _Named | Unknown:
             architecture = str(read.get("model_type") or read.get("_class_name", ""))  # diffusers has the latter
             return _Named(str(path), architecture, task, {**read, **(model.config or {})})
     if model.name:
-        near = catalogue.nearest(model.name)
-        return Unknown(
-            f"model {model.name} is not in the catalogue" + (f" (near: {', '.join(near)})" if near else ""),
-            Cause.model_unknown,
-        )
+        return Unknown(catalogue.unknown_words(model.name), Cause.model_unknown)
+    if model.path:
+        return Unknown(f"{model.path} is no folder of a model: it has no config.json", Cause.model_unknown)
     return Unknown(
-        "the model is not known: no model.name, model.architecture with model.config, or model.path",
+        "the model is not known: no file that was read names one that preflight knows, or gives its dimensions",
         Cause.model_unknown,
     )

@@ -221,7 +221,7 @@ def _limit_holds(question: Question, result: StudyResult) -> bool:
     if not stated and (result.notes or resolve(request, result.cluster).notes or not _place_known(result)):
         return False
     if host.limited_by != "memory_limit":
-        return host.limited_by.startswith("node_memory") and not result.notes and _place_known(result)
+        return host.limited_by_node and not result.notes and _place_known(result)
     return confined(question.scontrol)
 
 
@@ -254,7 +254,7 @@ def _text(question: Question, report: Report, result: Fixed | None, stop: bool) 
         yield f"preflight: the job {would} submitted with {fixes} to its script\n"
     if not (report.findings or own.verbose) or (question.line.quiet and not stop):
         return
-    look = look_for(sys.stdout if own.only else sys.stderr)
+    look = look_for(sys.stdout if own.only else sys.stderr, detail="all" if own.verbose else "short")
     yield _report(report, look, full=stop or own.verbose or any(_errors(report)))
     if stop and question.mode == "warn":
         yield f"preflight: the job {would} submitted nevertheless\n"

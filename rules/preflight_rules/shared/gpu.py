@@ -7,6 +7,7 @@ from preflight.api import (
     Confidence,
     DeviceEstimate,
     Finding,
+    Job,
     Origin,
     Proposal,
     Rule,
@@ -16,6 +17,7 @@ from preflight.api import (
     describe,
     gib,
     gpu_name,
+    model_name,
     related_of,
     steady_states,
     sum_of,
@@ -106,6 +108,22 @@ def need_text(case: Case, device: DeviceEstimate) -> str:
     )
 
 
+def in_brief(job: Job) -> str:
+    """The model and the batch: "bert-large-uncased, batch 48 x 480"."""
+    size = job.train.image_size if job.train.seq_len is None else job.train.seq_len
+    batch = "?" if job.train.batch_size is None else job.train.batch_size
+    return f"{model_name(job)}, batch {batch}" + ("" if size is None else f" x {size}")
+
+
+def _headline(case: Case, device: DeviceEstimate) -> str:
+    """The need without its figures; "" for a lower bound, whose figure has to be called one."""
+    if device.lower_bound:
+        return ""
+    how = "does not fit" if device.verdict == "exceeds" else "may not fit"
+    where = "" if device.phase in ("forward", "backward") else f"; the peak is in {device.phase}"
+    return f"the job {how} {gpu_name(case)}: {in_brief(case.job)}{where}{_evaluated(case, device)}"
+
+
 def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple[Proposal, ...], label: str) -> Finding:
     """The need of a job against its GPU, as a finding of `rule`."""
     origin = blame(case, device)
@@ -117,6 +135,7 @@ def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple
         settings=FIELDS,
         related=related_of(case, origin, *words),
         label=label,
+        headline=_headline(case, device),
         notes=evidence(case, device),
         help=_advice(case, device),
         proposals=proposals,

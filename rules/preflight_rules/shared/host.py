@@ -118,9 +118,15 @@ def limit_words(host: HostEstimate) -> str:
 
 
 def host_finding(
-    rule: Rule, case: Case, host: HostEstimate, message: str, proposals: tuple[Proposal, ...], label: str
+    rule: Rule,
+    case: Case,
+    host: HostEstimate,
+    message: str,
+    proposals: tuple[Proposal, ...],
+    label: str,
+    headline: str,
 ) -> Finding:
-    """A finding of `rule` about host memory that does not fit the node."""
+    """A finding of `rule` about host memory that does not fit the node. `headline`: the message without figures."""
     origin, related = places(case)
     return rule.finding(
         message,
@@ -129,6 +135,7 @@ def host_finding(
         settings=FIELDS,
         related=related,
         label=label,
+        headline=headline,
         notes=parts_notes(host),
         help=(
             "use fewer workers, a smaller prefetch, or workers that do not persist: fewer samples are in flight, and "

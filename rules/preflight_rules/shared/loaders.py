@@ -179,7 +179,7 @@ def unreserved(case: Case) -> int | None:
     """
     host = case.estimates.host
     memory = case.job.machine.node_memory
-    if host is None or memory is None or not host.limited_by.startswith("node_memory"):
+    if host is None or memory is None or not host.limited_by_node:
         return None
     reserve, below = EVICTION, 0
     for upper, share in RESERVED:

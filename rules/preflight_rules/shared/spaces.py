@@ -210,18 +210,20 @@ def axis_places(case: Case) -> list[tuple[Origin, str]]:
 
 
 def space_finding(
-    rule: Rule, case: Case, message: str, places: list[tuple[Origin, str]], severity: Severity
+    rule: Rule, case: Case, counted: str, worst: str, places: list[tuple[Origin, str]], severity: Severity
 ) -> Finding:
-    """A finding about a space, with the evidence of its worst combination."""
+    """A finding about a space, with the evidence of its worst combination. `counted`: how many combinations do not fit,
+    `worst`: the worst of them, with its figures."""
     estimate = binding(case)
     return rule.finding(
-        message,
+        f"{counted}; {worst}",
         places[0][0] if places else case.origin(*gpu.FIELDS),
         severity,
         Confidence.medium if estimate is None else None,
         estimate=estimate,
         settings=gpu.FIELDS,
         related=tuple(places[1:]),
+        headline=f"{counted}; the worst is {gpu.in_brief(case.job)}",
         label="some of these do not fit" if case.space.counts.fitting else "none of these fit",
         notes=(*safe_notes(case), *(gpu.evidence(case, estimate) if isinstance(estimate, DeviceEstimate) else ())),
         proposals=space_proposals(case),

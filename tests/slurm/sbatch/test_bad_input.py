@@ -84,7 +84,7 @@ def test_check_says_the_same_and_ends_with_2(machine: str, folder: Path) -> None
 
 
 def test_a_partition_that_there_is_none_of_is_sbatchs_to_refuse(folder: Path) -> None:
-    found = ran(folder, *SUBMIT, "--preflight-machine=machine.toml", "-p", "nope", "large.sh")
+    found = ran(folder, *SUBMIT, "--preflight-verbose", "--preflight-machine=machine.toml", "-p", "nope", "large.sh")
     assert found.returncode == 0
     assert "there is no partition nope (machine has p)" in " ".join(found.stdout.split())
     assert "sbatch command line:1:4" in found.stdout

@@ -165,6 +165,16 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
     return tuple(dict.fromkeys(index[c] for c in close))[:count]
 
 
+def unknown_words(name: str) -> str:
+    """Why a name that no model has is unknown, with the names that look like it."""
+    if name.startswith((".", "/", "~")):
+        return f"there is no folder {name} of a model, or it has no config.json"
+    near = nearest(name)
+    return f"no model is known as {name}" + (
+        f"; did you mean {' or '.join(near)}?" if near else "; preflight model list shows the known ones"
+    )
+
+
 def read_config(path: str) -> dict[str, Any] | None:
     """config.json of a local model directory or file, or of a model in the Hugging Face cache; None: there is none."""
     candidates = [Path(path), Path(path) / "config.json"]

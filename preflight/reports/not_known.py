@@ -1,0 +1,77 @@
+"""What a report says of what it does not know: that no job was found, and why the memory of a study is unknown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from preflight.reports.style import Look, wrap
+from preflight.vocabulary.outcome import Outcome, StudyResult
+from preflight.vocabulary.study import Box
+from preflight.vocabulary.values import Cause, Const, Unknown
+from preflight.vocabulary.words import plural, why_unknown
+
+_KINDS = {
+    ".py": "Python file",
+    ".ipynb": "notebook",
+    ".yaml": "YAML file",
+    ".yml": "YAML file",
+    ".json": "JSON file",
+    ".toml": "TOML file",
+    ".sh": "shell script",
+    ".bash": "shell script",
+    ".sbatch": "SLURM script",
+    ".slurm": "SLURM script",
+}
+"""End of a name -> the kind of file."""
+_NEXT = (
+    "name the file that starts the job (preflight check train.py), or state a job by hand (preflight estimate MODEL "
+    "--set train.batch_size=8); a W&B sweep, Hydra config, SLURM script, Optuna study or training program is recognised"
+)
+
+
+def nothing_checked(outcome: Outcome, look: Look) -> list[str]:
+    """Lines as loud as a finding, if no training job was found and there was the time to look for one; else none."""
+    if outcome.incomplete or any(True for _ in outcome.studies()):
+        return []
+    unknown = [path for report in outcome.reports for path in report.unrecognised]
+    read = [path for report in outcome.reports for path in report.files]
+    if read:
+        them = "it" if len(read) == 1 else "them"
+        what = f"{plural(len(read), 'file')} read, and nothing in {them} trains a model"
+    elif unknown:
+        what = f"nothing recognised in {plural(len(unknown), 'file')}"
+    else:
+        what = "no file has a name that preflight reads"
+    lines = [f"{look.paint('warning', 'bold yellow')}: {look.paint(f'no job was checked: {what}', 'bold')}"]
+    if look.detail == "line":
+        return lines
+    groups = [_counted(read, "that train nothing"), _counted(unknown, "that are not recognised")]
+    seen = [group for group in groups if group]
+    if seen:
+        lines.append(wrap(f"  looked at: {'; '.join(seen)}", look.width, "    "))
+    return [*lines, wrap(f"  next: {_NEXT}", look.width, "    ")]
+
+
+def _counted(paths: Sequence[str], which: str) -> str:
+    """ "files that train nothing: 12 Python files, 1 YAML file", the most frequent kind first; "" without files."""
+    kinds = Counter(_KINDS.get(PurePosixPath(path).suffix.lower(), "other file") for path in paths)
+    counted = ", ".join(plural(count, kind) for kind, count in kinds.most_common())
+    return f"files {which}: {counted}" if counted else ""
+
+
+def reason_of(result: StudyResult) -> str:
+    """In words; "" where it is known. "train.seq_len is not known" is followed by why it is not."""
+    reason = why_unknown(result.space.worst.estimates)
+    cause = result.space.worst.estimates.causes.get("device")
+    if not reason or cause is None or cause.cause is not Cause.not_set or len(cause.fields) != 1:
+        return reason
+    bound = worst_box(result).fields.get(cause.fields[0])
+    value = bound.expr.value if bound is not None and isinstance(bound.expr, Const) else None
+    return f"{reason}: {value.words}" if isinstance(value, Unknown) and value != cause else reason
+
+
+def worst_box(result: StudyResult) -> Box:
+    """The box that contains the worst combination."""
+    return next(one.box for one in result.space.boxes if one.worst is result.space.worst)
