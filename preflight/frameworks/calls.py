@@ -35,12 +35,13 @@ from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.dataset_kinds import dataset_kind
 from preflight.program.datasets import objects_in_memory
 from preflight.program.evaluation import evaluation
+from preflight.program.freezing import frozen_bindings
 from preflight.program.images import image_bindings, switch_bindings
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
 from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
 from preflight.program.model_configurations import vocabulary_bindings
-from preflight.program.models import batch_norm, frozen_bindings, model_bindings
+from preflight.program.models import batch_norm, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
 from preflight.program.own_transformer import handwritten_bindings, resemblance
 from preflight.program.precision import autocast_binding, weights_dtype
