@@ -33,7 +33,7 @@ from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.dataset_kinds import dataset_kind
-from preflight.program.datasets import objects_in_memory
+from preflight.program.datasets import objects_in_memory, opened_files
 from preflight.program.evaluation import evaluation
 from preflight.program.freezing import frozen_bindings
 from preflight.program.images import image_bindings, switch_bindings
@@ -193,6 +193,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *batch_norm(models, calls),
         *yolo_facts,
         *kept_facts,
+        *opened_files(paths, project),
         *checkpoint_facts(calls),
         *dataset_kind(calls, project),
     ]

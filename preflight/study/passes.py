@@ -219,8 +219,10 @@ def one_process_on_several_gpus(draft: Draft) -> None:
     """
     bounds, chain = draft.bounds, draft.chain
     visible, wrapped = bounds.pop(VISIBLE, None), bounds.pop(ONE_PROCESS, None)
-    for name in (GPUS, RANKS) if visible else ():
-        if name in bounds and isinstance(evaluate(bounds[name].expr), Unknown):  # all that the process sees
+    for name in (GPUS, RANKS):
+        if (
+            visible is not None and name in bounds and isinstance(evaluate(bounds[name].expr), Unknown)
+        ):  # all that the process sees
             bounds[name] = replace(visible, field=name)
     ranks = evaluate(bounds[RANKS].expr) if RANKS in bounds else 1
     fact = next((f for step in chain for r in step.readings for f in r.facts if f.name == "one_process"), None)

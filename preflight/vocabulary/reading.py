@@ -193,6 +193,7 @@ FACTS: Mapping[str, str] = {
     "stated_batch": "int: micro-batch x accumulation x ranks, as a DeepSpeed file states it (train_batch_size)",
     "accumulation_supported": "bool: the program reads train.grad_accum",
     "dataset_held": "objects or strings: a data set keeps a list of Python objects that its __init__ builds",
+    "sample_files": "bool: a data set opens a file of arrays, of any size, for each sample",
     "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",
     "one_process": "a device_map: one process has the layers of the model on all GPUs that it sees",
     "resembles": "gpt2, llama or bert: the family that a model of the program's own class is estimated as",
