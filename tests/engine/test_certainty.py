@@ -81,6 +81,15 @@ def worst(found: StudyResult) -> Estimates:
             {"job.sh": JOB.replace("train.py", "train.py --attn eager --batch_size 12"), "train.py": LOOP},
             "T4", "train.attention", Standing.assumed,
         ),
+        # whoever starts the script may set it
+        (
+            {"job.sh": JOB.replace("train.py", "train.py --batch_size ${BS:-12}"), "train.py": LOOP},
+            "T4", "train.batch_size", Standing.assumed,
+        ),
+        (
+            {"job.sh": JOB.replace("python train.py", 'N="${1:-12}"\npython train.py --batch_size $N'), "train.py": LOOP},
+            "T4", "train.batch_size", Standing.assumed,
+        ),
         # nobody finds the program: only names are known
         ({"sweep.yaml": SWEEP + "  model_name: {value: gpt2}\n"}, "A100-80GB", "model.name", Standing.by_name),
     ],
@@ -105,6 +114,15 @@ def test_what_is_not_certain_does_not_fit(
         ({"sweep.yaml": SWEEP, "train.py": LOOP}, "T4", {}),
         # the user states what only a name suggests
         ({"train.py": BY_NAME}, "T4", {"train__batch_size": 4}),
+        # the script sets it itself
+        (
+            {
+                "job.sh": JOB.replace("python", "BS=12\npython").replace("n.py", "n.py --batch_size ${BS:-99}"),
+                "train.py": LOOP,
+            },
+            "T4",
+            {},
+        ),
         # whatever the launch and the release are, it fits
         ({"train.py": TRAINER.replace("SIZE", "4")}, "A100-80GB", {}),
         ({"job.sh": JOB.replace("train.py", "train.py --attn eager"), "train.py": LOOP}, "T4", {}),
