@@ -119,6 +119,10 @@ def _with_unseen(said: CallFacts) -> CallFacts:
     return replace(said, bindings=(*more, *said.bindings))
 
 
+IDENTITIES = ("model.name", "model.path", "model.target", "model.architecture")
+"""Fields of which one says which model it is."""
+
+
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
     """Results of the reached calls. Other calls add only fields and facts that those do not set."""
     fields, names = (
@@ -126,6 +130,8 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
         {f.name for f in first.facts},
     )
     more = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
+    if fields & set(IDENTITIES):  # the model that the program makes is not another one that a function would make
+        more = [b for b in more if not b.field.startswith("model.")]
     return CallFacts(
         (*more, *first.bindings),
         (*first.facts, *(fact for fact in everything.facts if fact.name not in names)),

@@ -140,10 +140,10 @@ def _known(source: Source, start: ProgramStart, project: Project) -> Interpreter
 
 
 def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hook]:
-    if "configurator" not in source.text:
-        return {}
     from preflight.dialects.program import configurator
 
+    if not configurator.executes(source.text):
+        return {}
     return {"open": configurator.hook(call.words if call is not None else (), project), "exec": configurator.execute}
 
 
