@@ -87,7 +87,7 @@ def worst(found: StudyResult) -> Estimates:
             "T4", "train.batch_size", Standing.assumed,
         ),
         (
-            {"job.sh": JOB.replace("python train.py", 'N="${1:-12}"\npython train.py --batch_size $N'), "train.py": LOOP},
+            {"job.sh": JOB.replace("python train.py", "N=${1:-12}\npython train.py --batch_size $N"), "train.py": LOOP},
             "T4", "train.batch_size", Standing.assumed,
         ),
         # nobody finds the program: only names are known

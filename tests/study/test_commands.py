@@ -268,6 +268,14 @@ def test_a_fix_edits_what_counts(
             assert (root / other).read_text() == files[other]
 
 
+def test_gpus_that_a_launched_process_sees_are_not_those_of_the_launch(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/bash\naccelerate launch train.py\n")
+    own = 'import os\nfrom accelerate import Accelerator\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
+    (tmp_path / "train.py").write_text(own + "accelerator = Accelerator()\nfor x in y:\n    accelerator.backward(x)\n")
+    (study,) = studies(tmp_path, "run.sh")
+    assert isinstance(fields(study)["parallel.gpus_per_node"], Unknown)
+
+
 LIGHTNING = """
 import lightning
 from torch.utils.data import DataLoader
