@@ -19,7 +19,7 @@ from preflight.program.loops import is_forward
 from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import Trained, reachable, trained
 from preflight.python.module import load_module
-from preflight.python.objects import Abstract, Attribute, CallRecord, Either, Instance, alternatives
+from preflight.python.objects import Abstract, Attribute, CallRecord, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Unknown
@@ -123,30 +123,31 @@ def _of_training(record: CallRecord, objects: Trained, project: Project) -> bool
     path = record.name.split(".")
     if words(" ".join((*path[: 2 if path[0] == "self" else 1], *targets(record, project)))) & _ASIDE:
         return False
-    owner = _root(record.receiver_object if record.receiver_object is not None else record.callee)
-    if owner is None or not objects.objects:
+    holder = record.receiver_object if record.receiver_object is not None else record.callee
+    owners = list(_roots(holder)) if holder is not None else []
+    if not owners or not objects.objects:
         return True
-    if objects.has(owner) or any(one is part for one in objects.objects for part in reachable(owner)):
-        return True
+    for owner in owners:
+        if objects.has(owner) or any(one is part for one in objects.objects for part in reachable(owner)):
+            return True
     return not record.reached
 
 
-def _root(value: Abstract | None) -> Instance | None:
-    """The object whose part, or whose method's result, a value is."""
-    for _ in range(20):
-        if isinstance(value, Attribute):
-            value = value.receiver
-        elif isinstance(value, Either):
-            value = value.then
-        elif isinstance(value, Instance):
-            made = value.record
-            method = made is not None and value.cls is None and made.receiver_object is not None
-            if made is None or not method:
-                return value
-            value = made.receiver_object
-        else:
-            return None
-    return None
+def _roots(value: Abstract) -> Iterator[Instance]:
+    """The objects whose part, or whose method's result, a value may be."""
+    for one in alternatives(value):
+        found: Abstract | None = one
+        for _ in range(20):
+            if isinstance(found, Attribute):
+                found = found.receiver
+            elif isinstance(found, Instance) and found.cls is None and (made := found.record) is not None:
+                if made.receiver_object is None:
+                    break
+                found = made.receiver_object
+            else:
+                break
+        if isinstance(found, Instance):
+            yield found
 
 
 def _path(record: CallRecord) -> str:

@@ -71,6 +71,10 @@ UNKNOWN = {
         "def freeze(net):\n    for p in net.parameters():\n        p.requires_grad = False\n"
         "freeze(model)\nmodel.fc = torch.nn.Linear(2048, 9)\n"
     ),
+    "one of two models": (
+        "if args.freeze:\n    model = load(args)\nelse:\n    model = torchvision.models.resnet18()\n"
+        "def train():\n    for p in model.parameters():\n        p.requires_grad = False\ntrain()\n"
+    ),
     "a part that is thawed again": "model.layer4.requires_grad_(False)\nmodel.layer4[2].requires_grad_(True)\n",
 }
 
