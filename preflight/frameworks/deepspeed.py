@@ -45,11 +45,28 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
             found += under(
                 record.conditions, [bind(ONE_PROCESS, Const(DATA_PARALLEL, record.origin)), *_devices(record)]
             )
+        elif record.name in _SPAWNING:
+            found += under(record.conditions, _spawned(record))
         elif record.name == "deepspeed.initialize":
             found += _initialized(record)
     return found
 
 
+_SPAWNING = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
+
+
+def _spawned(record: CallRecord) -> list[Binding]:
+    """`spawn(main, nprocs=torch.cuda.device_count())`: the program starts its processes itself, one on each GPU."""
+    count = record.argument("nprocs", 2)
+    if count is None:
+        return []
+    if is_unknown(count):
+        why = Unknown("the program starts a process on each GPU that it sees", Cause.run_time, (GPUS_OF_NODE,))
+        return [bind(GPUS_OF_NODE, Const(why, record.origin), Rank.not_followed, record.origin)]
+    return [bind(GPUS_OF_NODE, count, Rank.read), bind("parallel.ranks_per_node", count, Rank.read)]
+
+
+GPUS_OF_NODE = "parallel.gpus_per_node"
 _OF_ITS_FILE = ("parallel.strategy", "train.precision")
 """What DeepSpeed has from its configuration alone, and what no estimate can be made without."""
 

@@ -268,6 +268,46 @@ def test_a_fix_edits_what_counts(
             assert (root / other).read_text() == files[other]
 
 
+SPAWNS = """
+import argparse, os, torch
+from torch.utils.data import DataLoader
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpus", default="0,1")
+parser.add_argument("--batch-size", default=256, type=int)
+def main():
+    args = parser.parse_args()
+    SET
+    count = torch.cuda.device_count()
+    torch.multiprocessing.spawn(worker, nprocs=count, args=(count, args))
+def worker(rank, count, args):
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    args.batch_size = int(args.batch_size / count)
+    for batch in DataLoader(data, batch_size=args.batch_size):
+        model(batch).sum().backward()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "own", "gpus", "batch"),
+    [
+        ("python train.py", "pass", None, None),
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py", "pass", 4, 64),
+        ("python train.py", 'os.environ["CUDA_VISIBLE_DEVICES"] = "4,5"', 2, 128),
+        ("python train.py --gpus 4,5,6,7", 'os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus', 4, 64),
+    ],
+)
+def test_processes_that_the_program_starts_itself(
+    line: str, own: str, gpus: int | None, batch: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{line}\n")
+    (tmp_path / "train.py").write_text(SPAWNS.replace("SET", own))
+    (study,) = studies(tmp_path, "run.sh")
+    found = {name: None if isinstance(value, Unknown) else value for name, value in fields(study).items()}
+    assert (found["parallel.gpus_per_node"], found["train.batch_size"]) == (gpus, batch)
+    assert found["parallel.strategy"] == "ddp"
+
+
 def test_gpus_that_a_launched_process_sees_are_not_those_of_the_launch(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("#!/bin/bash\naccelerate launch train.py\n")
     own = 'import os\nfrom accelerate import Accelerator\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
