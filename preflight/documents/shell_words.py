@@ -124,10 +124,20 @@ def apply_defaults(expr: Expr, known: Container[str]) -> Expr:
     value, other = operands
     empty = Const("", expr.origin)
     if not isinstance(value, Ref) or value.name not in known:
-        return other if expr.operator == "default" else empty
+        name = value.name if isinstance(value, Ref) else ""
+        return marked_default(other, name) if expr.operator == "default" else empty
     filled = Op("!=", (value, empty), expr.origin)
     chosen = (value, other) if expr.operator == "default" else (other, empty)
     return Op("if", (filled, *chosen), expr.origin)
+
+
+def marked_default(expr: Expr, name: str) -> Expr:
+    """The default of a variable, whose places say that whoever starts the script may set the variable."""
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(marked_default(operand, name) for operand in expr.operands), expr.origin)
+    if not isinstance(expr, Const) or expr.origin is None or not name:
+        return expr
+    return Const(expr.value, replace(expr.origin, unless=name))
 
 
 class Words:

@@ -47,7 +47,7 @@ WORST: Mapping[str, tuple[object, ...]] = {
     "train.optimizer_impl": ("foreach",),
     "train.gradient_checkpointing": (False,),
     "train.attention": ("eager",),
-    "train.compile": (False,),
+    "train.compile": (False, True),
     "train.peft.method": (None,),
     "train.peft.targets": ("all-linear",),
     "train.peft.dropout": (0.1,),
@@ -80,18 +80,19 @@ WORST: Mapping[str, tuple[object, ...]] = {
     "data.pin_memory": (True,),
     "data.start_method": ("spawn",),
     "data.shuffle": (True,),
-    "data.in_memory_kind": ("objects",),
-    "data.samples_from": ("numpy",),
+    "data.in_memory_kind": ("objects", "strings"),
+    "data.samples_from": ("numpy", "torch"),
     "data.copies_samples": (True,),
     "data.validation_overlaps": (True,),
     "data.validation_workers": (16,),
-    "parallel.strategy": ("none", "ddp"),  # with DDP, buckets of gradients are beside the gradients
+    # with DDP, buckets of gradients are beside the gradients; on one GPU, sharding has copies and nothing to split
+    "parallel.strategy": ("none", "ddp", "fsdp", "zero1", "zero2", "zero3"),
     "parallel.nodes": (1,),
     "parallel.gpus_per_node": (1,),
     "parallel.tensor": (1,),
     "parallel.pipeline": (1,),
     "parallel.options": ({},),
-    "parallel.offload": ("none", "optimizer"),  # none: most on the GPU; optimizer: most on the host
+    "parallel.offload": ("none", "optimizer", "parameters"),  # none: most on the GPU; the others: on the host
 }
 """The values of a field with which a job takes the most memory, of the GPU or of the host. Most are the defaults."""
 
@@ -100,6 +101,9 @@ NODE = 8
 
 DDP = {"parallel.ranks_per_node": 2, "parallel.gpus_per_node": 2}
 """The least that DDP is used for. Its buckets are as large on any number of GPUs."""
+
+OFFLOADING = ("zero3", "fsdp")
+"""The sharding with which parameters can wait on the host."""
 
 WITHOUT_EFFECT = ("data.imports", "data.epochs", "software", "task", "machine")
 """Fields, and groups of fields, that the need does not grow with: what is imported is read from the program, a task
@@ -168,6 +172,8 @@ class Certainty:
             return replace(found, verdict="unknown", assumptions=doubts) if doubts else found
         if found.verdict == "exceeds" and (sharding := tuple(self._sharding(job))):
             return replace(found, verdict="unknown", assumptions=sharding, find_largest_batch=lambda: None)
+        if found.verdict in ("exceeds", "at-risk") and (frozen := tuple(self._frozen(job))):
+            return replace(found, verdict="unknown", assumptions=frozen, find_largest_batch=lambda: None)
         doubts = tuple(self._implausible(job, found))
         weaker: Verdict = "at-risk" if found.verdict == "exceeds" else found.verdict
         return replace(found, verdict=weaker, assumptions=doubts) if doubts else found
@@ -177,6 +183,17 @@ class Certainty:
             return found
         assumed = (*self._uncounted(job), *self._blamed(job, self._host_fits, self.estimator.host_bound))
         return replace(found, verdict="fits-if", assumptions=assumed) if assumed else found
+
+    def unsure(self, job: Job) -> tuple[Assumption, ...]:
+        """The fields that are not known well and that a job's need of GPU memory depends on, whatever its GPU has."""
+        bound = self.estimator.device_bound
+        raising = (
+            name
+            for name, held in self.weak.items()
+            if not name.startswith("data.") and any(_raises(job, one, bound) for one in _ways(job, name, held))
+        )
+        names = dict.fromkeys((*(one.field for one in self._frozen(job)), *raising))
+        return tuple(self._assumption(job, name) for name in names)
 
     def sides(self) -> tuple[Side, Side] | None:
         """Device and host with the worst values, as the search space judges them; None where every value is known
@@ -278,6 +295,12 @@ class Certainty:
         if device is not None and device.verdict != "exceeds":
             yield self._assumption(job, STATES[0])
 
+    def _frozen(self, job: Job) -> Iterator[Assumption]:
+        """The parts that are trained, if something is frozen and the text does not say what: layers below the first
+        trained one keep nothing for backward. Adapters say themselves what is trained."""
+        if "train.frozen" in self.weak and job.train.peft.method in (None, "none"):
+            yield self._assumption(job, "train.frozen")
+
     def _implausible(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:
         """The field that makes a need larger than any GPU, where a small batch or length would fit: it is probably not
         what a GPU gets at a time."""
@@ -316,8 +339,8 @@ def _worst(job: Job, weak: Mapping[str, Held]) -> Iterator[Job | None]:
             return
         own = _own(job, name)
         if values and values[0] != own:
-            first = {**_changes(job, name, values[0]), **first}
-        further += [_changes(job, name, value) for value in values[1:] if value != own]
+            first = {**with_ranks(job, name, values[0]), **first}
+        further += [with_ranks(job, name, value) for value in values[1:] if value != own]
     if first:
         yield possible(job, first)
     for more in further:
@@ -344,7 +367,7 @@ def _ways(job: Job, name: str, held: Held) -> Iterator[Job | None]:
         return
     for value in values:
         if value != _own(job, name):
-            yield possible(job, _changes(job, name, value))
+            yield possible(job, with_ranks(job, name, value))
 
 
 def _values(job: Job, name: str, held: Held) -> tuple[object, ...] | None:
@@ -386,7 +409,9 @@ def _of_kind(name: str) -> tuple[object, ...] | None:
     return {"bool": (False, True), "enum": kind.choices}.get(kind.name, (UNSTATED,))
 
 
-def _changes(job: Job, name: str, value: object) -> Changes:
-    """The change of a field, with the ranks that DDP needs."""
+def with_ranks(job: Job, name: str, value: object) -> Changes:
+    """The change of a field, with the ranks that DDP needs, and the sharding that offloaded parameters need."""
     ranks = (job.parallel.ranks_per_node or 1) * (job.parallel.nodes or 1)
+    if name == "parallel.offload" and value == "parameters" and job.parallel.strategy not in OFFLOADING:
+        return {name: value, STATES[0]: OFFLOADING[0]}
     return {name: value, **(DDP if value == "ddp" and ranks == 1 else {})}

@@ -273,6 +273,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
         target.node,
         tracing=asked.tracing,
         may_fit=estimator.may_fit,
+        unsure=lambda: certainty.unsure(space.worst.job),
     )
     return result, case
 

@@ -88,6 +88,10 @@ def _of(bound: Bound) -> Held:
         return Held(standing, f"only the name of the setting {bound.setting} suggests it")
     if standing is Standing.assumed:
         return Held(standing, "it is the default of the newest release, and no release is stated", bound.others)
+    if standing is Standing.read and bound.origin is not None and bound.origin.unless and not bound.stated_by_user:
+        name = bound.origin.unless
+        shown = f"argument {name}" if name.isdecimal() else f"the variable {name}"
+        return Held(Standing.assumed, f"it is the default of {shown}, which whoever starts {bound.origin.path} may set")
     return Held(standing)
 
 

@@ -33,14 +33,15 @@ from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.dataset_kinds import dataset_kind
-from preflight.program.datasets import objects_in_memory
+from preflight.program.datasets import objects_in_memory, opened_files
 from preflight.program.evaluation import evaluation
+from preflight.program.freezing import frozen_bindings
 from preflight.program.images import image_bindings, switch_bindings
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
 from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
 from preflight.program.model_configurations import vocabulary_bindings
-from preflight.program.models import batch_norm, frozen_bindings, model_bindings
+from preflight.program.models import batch_norm, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
 from preflight.program.own_transformer import handwritten_bindings, resemblance
 from preflight.program.precision import autocast_binding, weights_dtype
@@ -118,6 +119,10 @@ def _with_unseen(said: CallFacts) -> CallFacts:
     return replace(said, bindings=(*more, *said.bindings))
 
 
+IDENTITIES = ("model.name", "model.path", "model.target", "model.architecture")
+"""Fields of which one says which model it is."""
+
+
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
     """Results of the reached calls. Other calls add only fields and facts that those do not set."""
     fields, names = (
@@ -125,6 +130,8 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
         {f.name for f in first.facts},
     )
     more = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
+    if fields & set(IDENTITIES):  # the model that the program makes is not another one that a function would make
+        more = [b for b in more if not b.field.startswith("model.")]
     return CallFacts(
         (*more, *first.bindings),
         (*first.facts, *(fact for fact in everything.facts if fact.name not in names)),
@@ -192,6 +199,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *batch_norm(models, calls),
         *yolo_facts,
         *kept_facts,
+        *opened_files(paths, project),
         *checkpoint_facts(calls),
         *dataset_kind(calls, project),
     ]

@@ -11,7 +11,7 @@ from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, is_unknown, under
 from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.reading import Binding, Fact, Rank
+from preflight.vocabulary.reading import DATA_PARALLEL, ONE_PROCESS, Binding, Fact, Rank
 from preflight.vocabulary.spelling import OPTIMIZERS
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
 
@@ -42,12 +42,31 @@ def parallel_bindings(records: Sequence[CallRecord]) -> list[Binding]:
                 wrapped += [replace(binding, rank=rank) for binding in fsdp_objects(record)]
             found += under(record.conditions, wrapped)
         elif record.method == "DataParallel" and record.name.startswith("torch.nn."):
-            found += under(record.conditions, _devices(record))
+            found += under(
+                record.conditions, [bind(ONE_PROCESS, Const(DATA_PARALLEL, record.origin)), *_devices(record)]
+            )
+        elif record.name in _SPAWNING:
+            found += under(record.conditions, _spawned(record))
         elif record.name == "deepspeed.initialize":
             found += _initialized(record)
     return found
 
 
+_SPAWNING = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
+
+
+def _spawned(record: CallRecord) -> list[Binding]:
+    """`spawn(main, nprocs=torch.cuda.device_count())`: the program starts its processes itself, one on each GPU."""
+    count = record.argument("nprocs", 2)
+    if count is None:
+        return []
+    if is_unknown(count):
+        why = Unknown("the program starts a process on each GPU that it sees", Cause.run_time, (GPUS_OF_NODE,))
+        return [bind(GPUS_OF_NODE, Const(why, record.origin), Rank.not_followed, record.origin)]
+    return [bind(GPUS_OF_NODE, count, Rank.read), bind("parallel.ranks_per_node", count, Rank.read)]
+
+
+GPUS_OF_NODE = "parallel.gpus_per_node"
 _OF_ITS_FILE = ("parallel.strategy", "train.precision")
 """What DeepSpeed has from its configuration alone, and what no estimate can be made without."""
 
@@ -99,11 +118,8 @@ def settings_links(records: Sequence[CallRecord]) -> list[tuple[str, Expr]]:
 
 
 def one_process(records: Sequence[CallRecord]) -> list[Fact]:
-    """The call that distributes a model over the GPUs of one process. GPU 0 then holds more than the other GPUs, or
-    different layers."""
+    """The call that puts the layers of a model on the GPUs that one process sees."""
     for record in records:
-        if record.method == "DataParallel" and record.name.startswith("torch.nn."):
-            return [Fact("one_process", "torch.nn.DataParallel", record.origin)]
         mapped = record.argument("device_map") if record.method == "from_pretrained" else None
         if mapped is not None and constant(mapped) in _MAPS:
             return [Fact("one_process", f"device_map={constant(mapped)!r}", first_origin(mapped) or record.origin)]

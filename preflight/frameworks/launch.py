@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_details, fsdp_settings
-from preflight.frameworks.launchers import asks_the_machine
+from preflight.frameworks.launchers import asks_the_machine, visible
 from preflight.frameworks.named_files import PROCESSES, SHARDING, folders, located, name_in, without_file
 from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
@@ -15,7 +15,7 @@ from preflight.program.rows import FoundSettings
 from preflight.python.evaluator import ProgramArguments, ProgramStart
 from preflight.vocabulary.argv import until_unread_words
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Call, Fact, Launch, Link, Rank
+from preflight.vocabulary.reading import DATA_PARALLEL, ONE_PROCESS, VISIBLE, Binding, Call, Fact, Launch, Link, Rank
 from preflight.vocabulary.spelling import PRECISIONS, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, evaluate, names, unknown
 
@@ -33,9 +33,24 @@ def launch_bindings(
     kept = [b for b in bindings if several or b.field != "parallel.strategy" or b.rank != Rank.default]
     if several and framework in _ACCELERATED:
         found.insert(0, bind("parallel.strategy", Const("ddp"), Rank.default))
+    if call is not None and framework in _OVER_ALL and not several and call.launch.launcher in _PLAIN:
+        found.append(bind(ONE_PROCESS, Const(f"{framework}'s use of {DATA_PARALLEL}")))
     missing = list(_without_files(call, project)) if call is not None and framework in _ACCELERATED else []
     counted = list(_counted_by_the_machine(call.launch)) if call is not None else []
     return [*missing, *counted, *found, *kept]
+
+
+_OVER_ALL = ("transformers-trainer", "trl")
+"""Frameworks that use DataParallel if one process sees several GPUs (transformers.Trainer, `_wrap_model`)."""
+_PLAIN = ("python", "srun")
+"""Launchers that start no process on each GPU."""
+
+
+def visible_gpus(own: Expr | None, call: Call | None) -> list[Binding]:
+    """How many GPUs a process sees: by the `CUDA_VISIBLE_DEVICES` that the program sets, else by that of its launch."""
+    devices = own if own is not None else call.launch.environment.get("CUDA_VISIBLE_DEVICES") if call else None
+    count = visible(devices)
+    return [] if count is None else [bind(VISIBLE, count, Rank.read)]
 
 
 def _counted_by_the_machine(launch: Launch) -> Iterator[Binding]:

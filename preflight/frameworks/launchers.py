@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from preflight.vocabulary.reading import Launch, Launcher, Word
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, evaluate, names
 
 Kind = Literal["program", "module", "script", "none"]
 
@@ -262,7 +262,7 @@ def _launch(seen: _Seen) -> Launch:
     # torchrun starts one process per node unless told otherwise (torch.distributed.run, --nproc-per-node)
     ranks = Const(1) if seen.launcher == "torchrun" and seen.ranks_per_node is None else seen.ranks_per_node
     if ranks is None and seen.total_ranks is None and asks_the_machine(seen.launcher, seen.environment):
-        ranks = _visible(seen.environment.get("CUDA_VISIBLE_DEVICES"))
+        ranks = visible(seen.environment.get("CUDA_VISIBLE_DEVICES"))
     return Launch(seen.launcher, seen.nodes, ranks, seen.total_ranks, None, dict(seen.environment))
 
 
@@ -272,8 +272,12 @@ def asks_the_machine(launcher: Launcher, environment: Mapping[str, Expr]) -> boo
     return launcher == "deepspeed" or (launcher == "accelerate" and "ACCELERATE_CONFIG_FILE" not in environment)
 
 
-def _visible(devices: Expr | None) -> Expr | None:
-    """How many GPUs `CUDA_VISIBLE_DEVICES=0,1` before a command leaves."""
-    said = devices.value if isinstance(devices, Const) else None
-    names = [name for name in str(said).split(",") if name.strip()] if isinstance(said, (str, int)) else []
-    return Const(len(names), devices.origin) if names and devices is not None else None
+def visible(devices: Expr | None) -> Expr | None:
+    """How many GPUs `CUDA_VISIBLE_DEVICES=0,1` leaves; None where it names none."""
+    if devices is None:
+        return None
+    if any(True for _ in names(devices)):
+        return Op("len", (Op("split", (Op("str", (devices,)), Const(","))),), devices.origin)
+    said = evaluate(devices)
+    listed = [name for name in str(said).split(",") if name.strip()] if isinstance(said, (str, int)) else []
+    return Const(len(listed), devices.origin) if listed and "-1" not in listed else None

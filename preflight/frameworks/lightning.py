@@ -17,7 +17,7 @@ from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Rank, Word
 from preflight.vocabulary.spelling import OPTIMIZERS
 from preflight.vocabulary.text import DocumentError
-from preflight.vocabulary.values import Const, Expr, Op, Scalar
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
 
 _TRAINERS = ("Trainer", "Fabric")
 _LIGHTNING = ("lightning", "pytorch_lightning")
@@ -138,9 +138,14 @@ def names_of_parts(args: Arguments, found: FoundSettings) -> None:
         found.add("train.optimizer", Const(kind, args.origin("optimizer.class_path") or args.origin("optimizer")))
 
 
+ALL = Unknown("devices: as many as the machine has", Cause.run_time)
+
+
 def devices(said: Expr) -> Expr | None:
     """The number of devices: 2 and "2" state it, [0, 1] and "0,1" list them; -1 and "auto" take all that are there."""
     value = constant(said)
+    if isinstance(value, str) and value.strip() in ("auto", "-1"):
+        return Const(ALL, first_origin(said))
     if isinstance(value, tuple):
         return Const(len(value), first_origin(said))
     if isinstance(value, str):
@@ -148,6 +153,8 @@ def devices(said: Expr) -> Expr | None:
         if "," not in value:
             return Const(int(value), first_origin(said)) if value.strip().isdecimal() else None
         return Const(len(listed), first_origin(said))
+    if value == -1:
+        return Const(ALL, first_origin(said))
     return None if isinstance(value, int) and value < 1 else said
 
 

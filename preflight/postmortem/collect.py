@@ -53,7 +53,8 @@ SIGNS = tuple(
         "CUDA_ERROR_OUT", "cuda runtime error", "DataLoader worker", "torch_", "bus error", "shared memory",
         "CPUAllocator", "Unable to allocate", "new thread", "temporarily unavailable", "pthread_create",
         "Thread creation", "Cannot allocate", "MemoryError", "bad_alloc", "exitcode", "code 137", "code: 137",
-        "Code:    137", "status 137", "status: 137", "code -9", "status -9", "code = -9", "imits",
+        "Code:    137", "\n137", "=137", "exit 137", "= 137", "status 137", "status: 137", "code -9", "status -9",
+        "code = -9", "imits",
         "failed with parameters", "Too many open", "low on resource",
         "tarting run", "tarting Run", "[HYDRA]", "Traceback (most",
     )

@@ -49,14 +49,20 @@ _KILLED = re.compile(
 )
 
 
+_BARE = re.compile(r"\s*(?:(?:exit|rc|ret|status|exit[ _]?(?:code|status)|return[ _]?code)\s*[=:]?\s*)?137\s*", re.I)
+"""The status that a script prints: `echo $?`, `echo "rc=$?"`. A column of numbers is none."""
+
+
 class Program(Parser):
     """Reads one log."""
 
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
+        self._before = ""
 
     def feed(self, line: LogLine) -> Iterator[Evidence]:
-        text = line.text
+        text, before = line.text, self._before
+        self._before = text
         frames = self._traces.frames(line.stream)
         if "DataLoader worker" in text and (found := _WORKER.search(text)):
             signal = (found[2] or "").split(".")[0].strip()
@@ -77,3 +83,5 @@ class Program(Parser):
             pid = found["pid"] or found["elastic"] or found["binary"] or found["shell"]
             rank = found["rank"]
             yield Killed(line.place, int(pid[-9:]) if pid else None, int(rank[-9:]) if rank else None)
+        elif text.endswith("137") and _BARE.fullmatch(text) and not before.strip().isdecimal():
+            yield Killed(line.place, None, None)

@@ -35,6 +35,11 @@ def adapter_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     return found
 
 
+def adapts(records: Sequence[CallRecord]) -> bool:
+    """Whether the program makes adapters, LoRA included. They freeze the model that they adapt."""
+    return any(_is_configuration(record) or _applies(record) for record in records)
+
+
 def _is_configuration(record: CallRecord) -> bool:
     return record.method.endswith("Config") and record.name.startswith(("peft.", "unsloth"))
 

@@ -41,6 +41,39 @@ def objects_in_memory(paths: Sequence[str], project: Project) -> tuple[list[Bind
     return given, []
 
 
+_OPENS: CacheKind[Origin | None] = CacheKind("where a file's data sets open a file of arrays for a sample")
+_READERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("np", "numpy", "torch", "nib", "nibabel"), ("load",)),
+    "h5py": ("File",), "zarr": ("open", "open_group", "load"), "tifffile": ("imread", "TiffFile"),
+    "sitk": ("ReadImage",), "SimpleITK": ("ReadImage",), "rasterio": ("open",), "openslide": ("OpenSlide",),
+    "xarray": ("open_dataset",), "xr": ("open_dataset",),
+}  # fmt: skip
+"""Package -> its functions that open a file of arrays of any size: volumes, scenes, slides, bags of features."""
+
+
+def opened_files(paths: Sequence[str], project: Project) -> list[Fact]:
+    """The fact sample_files, where a data set opens a file for each sample."""
+    for path in paths:
+        origin = project.remembered.get(_OPENS, partial(_opens, path, project), path)
+        if origin is not None:
+            return [Fact("sample_files", True, origin)]
+    return []
+
+
+def _opens(path: str, project: Project) -> Origin | None:
+    module = load_module(path, project)
+    calls = (call for cls in ast.walk(module.tree) for call in _made_for_samples(cls)) if module is not None else ()
+    opened = (call for call in calls if _last(call) in _READERS.get(_first(call), ()))
+    return next((module.origin(call) for call in opened if module is not None), None)
+
+
+def _made_for_samples(cls: ast.AST) -> Iterator[ast.Call]:
+    """The calls in `__getitem__` of a class that is a data set."""
+    if isinstance(cls, ast.ClassDef) and any("Dataset" in ast.unparse(base) for base in cls.bases):
+        read = (one for one in cls.body if isinstance(one, ast.FunctionDef) and one.name == "__getitem__")
+        yield from (call for function in read for call in ast.walk(function) if isinstance(call, ast.Call))
+
+
 def _held(path: str, project: Project) -> tuple[str, Origin] | None:
     module = load_module(path, project)
     return next(_lists(module), None) if module is not None else None

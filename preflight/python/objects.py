@@ -439,8 +439,9 @@ class CallRecord:
         return f"{self.receiver}.{self.method}" if self.receiver else self.name
 
     def says_the_same(self, other: CallRecord) -> bool:
-        """Whether another call of the same expression has the same callee and arguments."""
+        """Whether another call of the same expression has the same callee and arguments, of objects of one kind."""
         same = self.name == other.name and self.args == other.args and self.kwargs == other.kwargs
+        same = same and self.receiver == other.receiver
         return same and self.arguments == other.arguments
 
     def argument(self, name: str, position: int | None = None) -> Expr | None:

@@ -122,7 +122,7 @@ def _drop(location: str, message: str, values: dict[str, object], unknown: dict[
     matches = [name for name in values if location == name or location.startswith(f"{name}.")]
     for name in matches or [name for name in values if name.startswith(f"{location}.")] or list(values)[:1]:
         values.pop(name)
-        unknown[name] = message
+        unknown.setdefault(name, message)
 
 
 def _nested(values: dict[str, object]) -> dict[str, object]:

@@ -10,7 +10,17 @@ from preflight.program.names import binding_for, of_a_device
 from preflight.slurm.resources import resources
 from preflight.study.follow import LAUNCHES, Chain, ChainStep, branch_scope
 from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
-from preflight.vocabulary.reading import Binding, Branch, Problem, Rank, Reading, Request
+from preflight.vocabulary.reading import (
+    DATA_PARALLEL,
+    ONE_PROCESS,
+    VISIBLE,
+    Binding,
+    Branch,
+    Problem,
+    Rank,
+    Reading,
+    Request,
+)
 from preflight.vocabulary.spelling import checked
 from preflight.vocabulary.study import Bound, Box, Source, table_defaults
 from preflight.vocabulary.values import (
@@ -19,6 +29,7 @@ from preflight.vocabulary.values import (
     Choices,
     Const,
     Expr,
+    Op,
     Origin,
     Ref,
     Unknown,
@@ -196,22 +207,60 @@ def keep_stated_mappings_whole(draft: Draft) -> None:
             del bounds[name]
 
 
+GPUS, RANKS, STRATEGY = "parallel.gpus_per_node", "parallel.ranks_per_node", "parallel.strategy"
+COUNTING = ("torchrun", "accelerate", "deepspeed")
+"""Launchers that count the GPUs before the program says which of them it sees."""
+SPLIT = ("train.batch_size", "validation.batch_size")
+"""What DataParallel splits over its GPUs."""
+
+
 def one_process_on_several_gpus(draft: Draft) -> None:
-    """If one process uses several GPUs, the memory of each is unknown: neither the whole model nor an equal share."""
-    bounds, chain = draft.bounds, draft.chain
-    fact = next((f for step in chain for r in step.readings for f in r.facts if f.name == "one_process"), None)
-    count, ranks = (
-        evaluate(bounds[name].expr) if name in bounds else 1
-        for name in ("parallel.gpus_per_node", "parallel.ranks_per_node")
-    )
-    if fact is None or not isinstance(count, int) or count < 2 or ranks != 1:
+    """If one process uses several GPUs, the memory of each is unknown: neither the whole model nor an equal share.
+
+    DataParallel splits the loader's batch over all GPUs that the process sees; a Trainer multiplies it first.
+    """
+    bounds, where = draft.bounds, draft.chain[-1].reading.path
+    visible = bounds.pop(VISIBLE, None)
+    counts = draft.chain[-1].launch.launcher in COUNTING
+    for name in (GPUS, RANKS) if visible is not None and not counts else ():
+        if name in bounds and visible is not None and isinstance(evaluate(bounds[name].expr), Unknown):
+            bounds[name] = replace(visible, field=name)  # all that the process sees
+    maker, place = _one_process(draft, bounds.pop(ONE_PROCESS, None))
+    ranks, stated = evaluate(bounds[RANKS].expr) if RANKS in bounds else 1, bounds.get(STRATEGY)
+    if not maker or ranks != 1 or (stated and (stated.stated_by_user or evaluate(stated.expr) not in (None, "none"))):
         return
-    name = "parallel.strategy"
-    stated = bounds.get(name)
-    if stated is None or not (stated.stated_by_user or evaluate(stated.expr) not in (None, "none")):
-        words = f"{fact.value} makes one process use {count} GPUs; the memory of each is not modelled"
-        expr = Const(Unknown(words, Cause.not_modelled), fact.origin)
-        bounds[name] = Bound(name, expr, fact.origin, where=chain[-1].reading.path)
+    gpus = bounds.get(GPUS)
+    if visible is not None and (gpus is None or gpus.source is not Source.file) and not (gpus and gpus.stated_by_user):
+        gpus = bounds[GPUS] = replace(visible, field=GPUS)
+    count = evaluate(gpus.expr) if gpus is not None else None
+    if isinstance(count, int) and count > 1:
+        words = f"{maker} makes one process use {count} GPUs; the memory of each is not modelled"
+        why = Unknown(words, Cause.not_modelled)
+    elif maker == DATA_PARALLEL and not isinstance(count, int):
+        words = f"{maker} uses all GPUs that the process sees, and no file says how many"
+        why = Unknown(words, Cause.run_time, (GPUS,))
+        bounds[GPUS] = Bound(GPUS, Const(why, place), place, where=where)
+    else:
+        return
+    bounds[STRATEGY] = Bound(STRATEGY, Const(why, place), place, where=where)
+    for name in SPLIT if maker == DATA_PARALLEL else ():
+        if name in bounds and not bounds[name].stated_by_user:
+            bounds[name] = _shared(bounds[name], bounds[GPUS])
+
+
+def _one_process(draft: Draft, wrapped: Bound | None) -> tuple[Value, Origin | None]:
+    """What makes one process use all GPUs that it sees, and where; None if nothing does."""
+    said = evaluate(wrapped.expr) if wrapped is not None else None
+    if wrapped is not None and said:
+        return DATA_PARALLEL if isinstance(said, Unknown) else said, wrapped.origin
+    facts = (fact for step in draft.chain for reading in step.readings for fact in reading.facts)
+    fact = next((one for one in facts if one.name == "one_process"), None)
+    return (fact.value, fact.origin) if fact is not None else (None, None)
+
+
+def _shared(batch: Bound, gpus: Bound) -> Bound:
+    """The samples of the first of several GPUs, which takes the largest part."""
+    return replace(batch, expr=Op("ceil", (Op("/", (batch.expr, gpus.expr)),), batch.expr.origin))
 
 
 _SET_BY_PROGRAMS = (

@@ -27,6 +27,14 @@ ParameterKind: TypeAlias = Literal["argparse", "click", "wandb", "hydra", "omega
 ProblemSeverity: TypeAlias = Literal["error", "warning", "info"]
 
 
+ONE_PROCESS = "parallel.options.one_process"
+"""What makes one process train on all GPUs that it sees: `DATA_PARALLEL`, or a trainer that uses it. No Job has it: the
+passes over a box use it up."""
+VISIBLE = "parallel.options.visible_gpus"
+"""How many GPUs `CUDA_VISIBLE_DEVICES` leaves to a process. No Job has it either."""
+DATA_PARALLEL = "torch.nn.DataParallel"
+
+
 class Rank(IntEnum):
     """How much a binding's word counts: among bindings of one Job field the highest rank wins, then the last."""
 
@@ -185,8 +193,9 @@ FACTS: Mapping[str, str] = {
     "stated_batch": "int: micro-batch x accumulation x ranks, as a DeepSpeed file states it (train_batch_size)",
     "accumulation_supported": "bool: the program reads train.grad_accum",
     "dataset_held": "objects or strings: a data set keeps a list of Python objects that its __init__ builds",
+    "sample_files": "bool: a data set opens a file of arrays, of any size, for each sample",
     "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",
-    "one_process": "torch.nn.DataParallel or a device_map: one process has the model on all GPUs that it sees",
+    "one_process": "a device_map: one process has the layers of the model on all GPUs that it sees",
     "resembles": "gpt2, llama or bert: the family that a model of the program's own class is estimated as",
     "reads_config": "bool: settings reach the program (argv or a config object)",
 }

@@ -24,6 +24,7 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.standing import Assumption
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Origin, Value
@@ -83,6 +84,8 @@ class Case(Generic[O_co]):
     may_fit: Callable[[Job], bool | None] = lambda job: None
     """Whether the GPU holds any other Job, without a full estimate: False is certain, True is likely, None is not
     known."""
+    unsure: Callable[[], tuple[Assumption, ...]] = lambda: ()
+    """The fields of the worst job that are not known well and that its need of GPU memory depends on."""
 
     @property
     def worst(self) -> Point:

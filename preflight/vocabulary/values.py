@@ -120,7 +120,8 @@ class Origin:
 
     `route` is the path of keys and indices in a YAML or JSON document (None in Python and bash, where the span is all
     there is). `via` lists further places that the value passed through (interpolations, defaults lists, `${args}`).
-    `editable` is False where the text at `span` is not the value alone (a computed default, a macro).
+    `editable` is False where the text at `span` is not the value alone (a computed default, a macro). `unless`: the
+    value is the default of a variable that whoever starts the file may set: X of `${X:-d}`.
     """
 
     path: str
@@ -128,6 +129,7 @@ class Origin:
     route: Route | None = None
     via: tuple[Origin, ...] = ()
     editable: bool = True
+    unless: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from preflight.api import (
+    Assumption,
     Case,
+    DeviceEstimate,
     Example,
     Finding,
+    HostEstimate,
     Interval,
     Origin,
     Proposal,
     Rule,
     Safety,
+    Severity,
     Unknown,
+    assumed,
     evaluate,
     gib,
     severity_of,
@@ -39,6 +45,9 @@ class ConcurrentLaunchesExceed(Rule):
     share its memory: without `CUDA_VISIBLE_DEVICES` every process takes the first GPU.
 
     Each launch works when it is tried alone, and chance decides which of them is killed.
+
+    If a part of the sum rests on a value that is not known well, or is larger than any GPU, it is a warning that names
+    the value.
 
     If the limit is the SLURM request, the fix raises it to the need of all launches together. The runs stay the same.
     """
@@ -88,8 +97,10 @@ class ConcurrentLaunchesExceed(Rule):
         origin, related = places(together)
         yield self.finding(
             f"{len(known)} launches run at the same time and need {each(needs)} = {gib(need.expected)} of host "
-            f"memory together ({gib(need.low)} to {gib(need.high)}), and the job may use {gib(limit)}",
+            f"memory together ({gib(need.low)} to {gib(need.high)}), and the job may use {gib(limit)}"
+            f"{if_known(known)}",
             origin,
+            severity_with(known),
             settings=("machine.memory_limit",),
             related=related,
             label="runs at the same time as the others",
@@ -119,8 +130,9 @@ class ConcurrentLaunchesExceed(Rule):
         yield self.finding(
             f"{len(known)} launches share one GPU ({f'{DEVICES}={device}' if said else f'{DEVICES} is not set'}) "
             f"and need {each(needs)} = {gib(need.expected)} together ({gib(need.low)} to {gib(need.high)}) of the "
-            f"{gib(capacity)} that it gives",
+            f"{gib(capacity)} that it gives{if_known(known)}",
             origin,
+            severity_with(known),
             settings=("parallel.trials_per_gpu",),
             related=related,
             label="runs at the same time as the others",
@@ -141,6 +153,25 @@ def each(intervals: Sequence[Interval]) -> str:
     """The needs in words: "8.33 GiB + 16.2 GiB"."""
     words = [gib(one.expected) for one in intervals[:SHOWN]]
     return " + ".join([*words, "..."] if len(intervals) > SHOWN else words)
+
+
+Sides: TypeAlias = "Sequence[DeviceEstimate] | Sequence[HostEstimate]"
+
+
+def doubts(sides: Sides) -> tuple[Assumption, ...]:
+    """What the needs of the launches rest on and is not known well."""
+    return tuple(dict.fromkeys(one for side in sides for one in side.assumptions))
+
+
+def severity_with(sides: Sides) -> Severity | None:
+    """A sum of which a part is doubtful is no error; None: the need decides."""
+    return Severity.warning if doubts(sides) else None
+
+
+def if_known(sides: Sides) -> str:
+    """The doubts as text."""
+    found = doubts(sides)
+    return f", with {assumed(found)}" if found else ""
 
 
 def gpu_of(case: Case) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from preflight.api import (
+    Assumption,
     Case,
     DeviceEstimate,
     Example,
@@ -13,6 +14,7 @@ from preflight.api import (
     Rule,
     Severity,
     Unknown,
+    assumed,
     describe,
     device_of,
     gib,
@@ -38,6 +40,10 @@ class GpuNotStated(Rule):
     and a hook or a CI pipeline that succeeds has checked nothing. The message has the largest need of all studies, the
     file that it comes from, and the smallest GPUs that are large enough. A study that no GPU can hold is named only if
     there is no other one.
+
+    The needs that are compared are those that rest on values that were read. If every need rests on a value that is not
+    known well (parts that are frozen, a length that only a name suggests), the largest is told as information, with
+    that value.
 
     There is one finding for a project, also if it has many studies. One line in the settings answers it:
 
@@ -76,6 +82,8 @@ class GpuNotStated(Rule):
 
     def check_run(self, cases: Sequence[Case]) -> Iterator[Finding]:
         open_ = [(case, device) for case in cases if (device := _need(case)) is not None]
+        sure = [(case, device) for case, device in open_ if not _unsure(case)]
+        open_ = sure or open_
         if not open_:
             return
         held = [one for one in open_ if one[1].lower_bound or _large_enough(one[1])]
@@ -89,9 +97,10 @@ class GpuNotStated(Rule):
         interval = "" if device.lower_bound else f" ({gib(need.low)} to {gib(need.high)})"
         found = self.finding(
             f"no GPU is stated, so no GPU memory was checked: {which} {least}{gib(need.expected)}{interval}, "
-            f"for {describe(case.job)}{_launched(case)}; {_holding(device)}{more}; state your GPU: {LINE}",
+            f"for {describe(case.job)}{_launched(case)}{_if_known(case)}; {_holding(device)}{more}; "
+            f"state your GPU: {LINE}",
             _place(case),
-            Severity.warning,
+            Severity.warning if sure else Severity.info,
             estimate=device,
             settings=("machine.gpu",),
             label=f"needs {least}{gib(need.expected)}",
@@ -113,6 +122,19 @@ def _need(case: Case) -> DeviceEstimate | None:
         return None
     stated = node is not None and (node.gpu is not None or not node.gpus)
     return None if stated else device
+
+
+def _unsure(case: Case) -> tuple[Assumption, ...]:
+    """The fields that the need rests on and that are not known well. A program that no file launches is judged as one
+    process on one GPU."""
+    found = case.unsure()
+    return found if case.study.links else tuple(one for one in found if not one.field.startswith("parallel."))
+
+
+def _if_known(case: Case) -> str:
+    """The fields that the need rests on, as text."""
+    found = _unsure(case)
+    return f", with {assumed(found)}" if found else ""
 
 
 def _launched(case: Case) -> str:

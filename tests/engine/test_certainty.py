@@ -7,13 +7,18 @@ from pathlib import Path
 import pytest
 from folders import Write
 
-from preflight.engine.certainty import WORST
+from preflight.engine.ask import job_of
+from preflight.engine.certainty import WORST, with_ranks
 from preflight.engine.check import CheckOptions, analyse, setup
+from preflight.engine.estimator import Estimator
 from preflight.engine.files import batches
+from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import fields
 from preflight.vocabulary.outcome import StudyResult
+from preflight.vocabulary.spelling import kind_of
 from preflight.vocabulary.standing import Standing
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 
 LOOP = """\
 import argparse
@@ -76,6 +81,15 @@ def worst(found: StudyResult) -> Estimates:
             {"job.sh": JOB.replace("train.py", "train.py --attn eager --batch_size 12"), "train.py": LOOP},
             "T4", "train.attention", Standing.assumed,
         ),
+        # whoever starts the script may set it
+        (
+            {"job.sh": JOB.replace("train.py", "train.py --batch_size ${BS:-12}"), "train.py": LOOP},
+            "T4", "train.batch_size", Standing.assumed,
+        ),
+        (
+            {"job.sh": JOB.replace("python train.py", "N=${1:-12}\npython train.py --batch_size $N"), "train.py": LOOP},
+            "T4", "train.batch_size", Standing.assumed,
+        ),
         # nobody finds the program: only names are known
         ({"sweep.yaml": SWEEP + "  model_name: {value: gpt2}\n"}, "A100-80GB", "model.name", Standing.by_name),
     ],
@@ -100,6 +114,15 @@ def test_what_is_not_certain_does_not_fit(
         ({"sweep.yaml": SWEEP, "train.py": LOOP}, "T4", {}),
         # the user states what only a name suggests
         ({"train.py": BY_NAME}, "T4", {"train__batch_size": 4}),
+        # the script sets it itself
+        (
+            {
+                "job.sh": JOB.replace("python", "BS=12\npython").replace("n.py", "n.py --batch_size ${BS:-99}"),
+                "train.py": LOOP,
+            },
+            "T4",
+            {},
+        ),
         # whatever the launch and the release are, it fits
         ({"train.py": TRAINER.replace("SIZE", "4")}, "A100-80GB", {}),
         ({"job.sh": JOB.replace("train.py", "train.py --attn eager"), "train.py": LOOP}, "T4", {}),
@@ -207,6 +230,76 @@ def test_a_need_that_no_gpu_has_is_doubted(project: Write) -> None:
     assert device.verdict == "at-risk"
     assert [one.field for one in device.assumptions] == ["train.batch_size"]
     assert found.space.counts.exceeds == 0
+
+
+FROZEN = """\
+import torch, torchvision
+from torch.utils.data import DataLoader
+model = torchvision.models.resnet50()
+for name, p in model.named_parameters():
+    p.requires_grad = "fc" in name
+optimizer = torch.optim.SGD(p for p in model.parameters() if p.requires_grad)
+for x, y in DataLoader(data, batch_size=SIZE):
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("size", "verdict"), [("8", "fits"), ("512", "unknown")])
+def test_training_of_frozen_parts_is_no_more_than_of_all(size: str, verdict: str, project: Write) -> None:
+    found = judged(project({"train.py": FROZEN.replace("SIZE", size)}), "train.py", train__image_size=224)
+    device = worst(found).device
+    assert device is not None
+    assert device.verdict == verdict
+    assert [one.field for one in device.assumptions] == (["train.frozen"] if verdict == "unknown" else [])
+
+
+TEXT = {
+    "task": "causal-lm", "model.name": "gpt2", "train.batch_size": 8, "train.seq_len": 512, "data.workers": 4,
+    "data.sample_bytes": 10**6, "data.in_memory_bytes": 10**9,
+}  # fmt: skip
+LLAMA = {**TEXT, "model.name": "TinyLlama/TinyLlama-1.1B-Chat-v1.0"}
+LORA = {**LLAMA, "train.peft.method": "lora"}
+JOBS: dict[str, dict[str, object]] = {
+    "fp32": TEXT,
+    "autocast": {**TEXT, "train.precision": "bf16-mixed"},
+    "16 bits": {**TEXT, "train.precision": "bf16"},
+    "LoRA": {**LORA, "train.precision": "bf16-mixed"},
+    "QLoRA": {**LORA, "train.precision": "bf16", "train.quantization.type": "nf4"},
+    "sharded": {
+        **LLAMA, "parallel.gpus_per_node": 4, "parallel.ranks_per_node": 4, "parallel.strategy": "zero3",
+    },
+    "images": {
+        "task": "image-classification", "model.target": "torchvision:resnet50", "train.batch_size": 32,
+        "train.image_size": 224, "data.workers": 4, "data.sample_bytes": 600_000, "validation.batch_size": 32,
+        "data.validation_workers": 4,
+    },
+}  # fmt: skip
+
+
+def choices(name: str) -> tuple[object, ...]:
+    """The values of a field that has a few."""
+    kind = kind_of(name)
+    return () if kind is None else (False, True) if kind.name == "bool" else kind.choices
+
+
+@pytest.mark.parametrize("said", JOBS.values(), ids=JOBS)
+def test_no_other_value_takes_more_than_the_worst(said: dict[str, object]) -> None:
+    job, estimator = job_of(said), Estimator(None, SHIPPED_ONLY)
+
+    def sizes(name: str, value: object) -> tuple[int | None, int | None]:
+        changed = possible(job, with_ranks(job, name, value))
+        bounds = (estimator.device_bound(changed), estimator.host_bound(changed)) if changed is not None else ()
+        device, host = [None if bound is None else bound[1] for bound in bounds] or [None, None]
+        return device, None if device is None else host
+
+    for name in (one for one in WORST if choices(one)):
+        for side in (0, 1):
+            worst_ones = (*WORST[name], job.get(name))  # its own value is estimated, too
+            most = max((size for value in worst_ones if (size := sizes(name, value)[side]) is not None), default=None)
+            others = {value: sizes(name, value)[side] or 0 for value in choices(name)}
+            worse = {value: size for value, size in others.items() if most is not None and size > most}
+            assert not worse, f"{name}: {worse} > {most}"
 
 
 def test_a_field_with_a_worst_value_is_a_field() -> None:

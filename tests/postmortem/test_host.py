@@ -80,6 +80,9 @@ def test_memory_that_was_refused(line: str, tried: int | None) -> None:
         "[INFO] [launch.py:318] exits with return code = -9",
         "srun: error: n17: tasks 0-3: Killed",
         "command terminated with exit code 137",
+        "137",
+        "rc=137",
+        "EXIT CODE: 137",
         "Killed",
     ],
 )
@@ -90,6 +93,7 @@ def test_a_kill_that_nobody_explains(line: str) -> None:
 
 def test_ordinary_numbers_are_no_kills() -> None:
     assert not read("step 137/900 loss 0.9\nexit code 0\nepoch 9 lr -9e-5\nKilled 3 old checkpoints\n").evidence
+    assert not read("136\n137\n138\nloss=137\nepoch 137\n").evidence
 
 
 DESCRIBE = """\

@@ -105,3 +105,31 @@ def test_checkpoints(load: str, how: str | None, told: bool, tmp_path: Path) -> 
     reading = read_program(LOADS.format(load=load), tmp_path)
     assert values(reading).get("model.load") == how
     assert ("checkpoint_loaded" in facts(reading)) == told
+
+
+OPENED = {
+    "a list in memory": ("return self.rows[i]", False),
+    "text": ("return json.load(open(self.files[i]))", False),
+    "a picture": ("return Image.open(self.files[i])", False),
+    "an array": ("return np.load(self.files[i])", True),
+    "tensors": ("with torch.no_grad():\n            return torch.load(self.files[i])['x']", True),
+    "a volume": ("return nib.load(self.files[i]).get_fdata()", True),
+    "a group of a file": ("with h5py.File(self.path) as file:\n            return file[str(i)][:]", True),
+}
+
+
+@pytest.mark.parametrize("how", OPENED)
+def test_data_sets_that_open_a_file_of_arrays_for_each_sample(how: str, tmp_path: Path) -> None:
+    body, opens = OPENED[how]
+    text = f"""
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset[dict[str, torch.Tensor]]):
+    def __init__(self):
+        self.all = np.load("index.npy")
+    def __getitem__(self, i):
+        {body}
+for batch in DataLoader(Rows(), 4):
+    model(batch).sum().backward()
+"""
+    assert ("sample_files" in facts(read_program(text, tmp_path))) is opens

@@ -123,3 +123,36 @@ def test_a_bound_from_below_is_called_one(project: Write, capsys: pytest.Capture
     _, [found] = check(capsys, "train.py", "--set", "model.parameters=7000000000")
     assert "the need is at least " in found["message"]
     assert "a GPU with less memory is too small" in found["message"]
+
+
+FREEZING = """\
+import torch, torchvision
+from torch.utils.data import DataLoader
+
+model = torchvision.models.resnet50()
+for p in model.parameters():
+    p.requires_grad = False
+model.fc = torch.nn.Linear(2048, 10)
+opt = torch.optim.SGD(model.fc.parameters())
+for x, y in DataLoader(data, batch_size=64):
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    opt.step()
+"""
+
+
+def test_a_need_that_rests_on_what_was_not_read_is_information(
+    project: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project({"train.py": FREEZING, "preflight.toml": "[set]\ntrain.image_size = 224\n"})
+    found = check(capsys, "train.py")[1]
+    assert [one["severity"] for one in found] == ["info"]
+    assert "with train.frozen = [] (" in found[0]["message"]
+
+
+def test_needs_that_were_read_come_first(project: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    sure = FREEZING.replace("    p.requires_grad = False", "    pass").replace("model.fc.p", "model.p")
+    sure = sure.replace("batch_size=64", "batch_size=8")
+    project({"a.py": FREEZING, "b.py": sure, "preflight.toml": "[set]\ntrain.image_size = 224\n"})
+    (found,) = check(capsys, "a.py", "b.py")[1]
+    assert found["severity"] == "warning"
+    assert found["path"] == "b.py"

@@ -35,8 +35,9 @@ SLURM = {
 REQUEST = Request(memory=256 * GIB, origins={"memory": origin(20)})
 
 
-def slurm(sample: int | None, node: Node | None = None) -> Case:
-    written = SLURM if sample is None else {**SLURM, "data.sample_bytes": Const(sample)}
+def slurm(sample: int | None, node: Node | None = None, batch: int = 22) -> Case:
+    written = {**SLURM, "train.batch_size": batch}
+    written = written if sample is None else {**written, "data.sample_bytes": Const(sample)}
     return case(written, host=Host(), request=REQUEST, node=node)
 
 
@@ -58,11 +59,17 @@ def test_a_spike_without_a_known_node_quiets_the_loaders_alone() -> None:
 
 
 def test_an_unknown_sample_is_solved_for() -> None:
-    [finding] = findings(slurm(None))
+    [finding] = findings(slurm(None, batch=22_000))
     assert finding.rule == "validation-memory-spike"
     assert finding.severity is Severity.info
     assert "fits only if one decoded sample is at most" in finding.message
     assert "data.sample_bytes" in finding.message
-    threshold = loaders.sample_threshold(slurm(None).job)
+    job = slurm(None, batch=22_000).job
+    threshold = loaders.sample_threshold(job)
     assert threshold is not None
-    assert 0 < threshold < (loaders.sample_threshold(slurm(None).job, training_only=True) or 0)
+    assert 0 < threshold < (loaders.sample_threshold(job, training_only=True) or 0)
+
+
+def test_samples_of_any_usual_size_that_fit_are_no_finding() -> None:
+    assert loaders.sample_threshold(slurm(None).job) is not None
+    assert findings(slurm(None)) == []

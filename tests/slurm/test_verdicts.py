@@ -118,3 +118,24 @@ def _hosts(text: str) -> list[str]:
 
 def _of_kind(part: Part, kind: dict[str, str]) -> tuple[str, int, int, int]:
     return kind[part.host], part.cpus, part.memory, part.gpus
+
+
+MANY_NODES = (
+    "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n"
+    "NodeName=n[1-110] CPUs=4 RealMemory=8000 State=CLOUD\nPartitionName=p Nodes=ALL Default=YES\n"
+)
+
+
+def test_fewer_nodes_than_the_list_names(tmp_path: Path) -> None:
+    with started(MANY_NODES, tmp_path) as controller:
+        described = import_slurm(controller.conf)
+        for options, accepted in (
+            (["--nodes=1", "--nodelist=n[1-104]"], False),
+            (["--nodes=1-1", "--nodelist=n[1-2]"], False),
+            (["--nodes=1-2", "--nodelist=n[1-2]"], True),
+            (["--nodelist=n[1-104]"], True),
+            (["--nodes=2", "--nodelist=n1"], False),
+            (["--nodes=1", "--exclude=n[1-104]"], True),
+        ):
+            assert controller.test_only(options).accepted is accepted, options
+            assert different(options, controller, described) is None

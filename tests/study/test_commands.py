@@ -154,12 +154,74 @@ for batch in loader:
 """
 
 
-@pytest.mark.parametrize(("gpus", "known"), [(1, True), (4, False)])
-def test_one_process_on_several_gpus_is_unknown(gpus: int, known: bool, tmp_path: Path) -> None:
-    (tmp_path / "run.sh").write_text(script("python train.py", gpus))
-    (tmp_path / "train.py").write_text(PARALLEL)
+LOADER = """
+import argparse, os, torch
+from torch.utils.data import DataLoader
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpus", default="0")
+parser.add_argument("--one", action="store_true")
+args = parser.parse_args()
+{}
+model = torch.nn.Linear(2, 2)
+if not args.one:
+    model = torch.nn.DataParallel(model)
+for batch in DataLoader(data, batch_size=50):
+    model(batch).sum().backward()
+"""
+OWN = LOADER.format('os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus')
+SEEN: dict[str, tuple[str, str, object, object]] = {
+    "nothing says how many": ("python train.py", LOADER.format(""), None, None),
+    "another flag": ("python train.py --one", LOADER.format(""), 1, 50),
+    "one": ("CUDA_VISIBLE_DEVICES=3 python train.py", LOADER.format(""), 1, 50),
+    "two before the command": ("CUDA_VISIBLE_DEVICES=0,3 python train.py", LOADER.format(""), 2, 25),
+    "exported": ("export CUDA_VISIBLE_DEVICES=0,1,2,5\npython train.py", LOADER.format(""), 4, 13),
+    "set by the program": ("python train.py --gpus 12,13,14,15", OWN, 4, 13),
+    "set by the program to its default": ("python train.py", OWN, 1, 50),
+    "a variable that is not known": ("CUDA_VISIBLE_DEVICES=$1 python train.py", LOADER.format(""), None, None),
+    "the request": ("python train.py", LOADER.format(""), 4, 13),
+}
+
+
+@pytest.mark.parametrize("case", SEEN)
+def test_data_parallel_splits_the_batch_over_the_gpus_that_it_sees(case: str, tmp_path: Path) -> None:
+    line, program, gpus, batch = SEEN[case]
+    head = script(line, 4) if case == "the request" else f"#!/bin/bash\n{line}\n"
+    (tmp_path / "run.sh").write_text(head)
+    (tmp_path / "train.py").write_text(program)
     (study,) = studies(tmp_path, "run.sh")
-    assert isinstance(fields(study)["parallel.strategy"], Unknown) is not known
+    found = {name: None if isinstance(value, Unknown) else value for name, value in fields(study).items()}
+    assert (found["parallel.gpus_per_node"], found["train.batch_size"]) == (gpus, batch)
+    assert found["parallel.strategy"] == ("none" if gpus == 1 else None)
+    assert not {name for name in found if name.startswith("parallel.options.")}
+
+
+TRAINER = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=4)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus", "strategy"),
+    [
+        ("python train.py", 1, "none"),
+        ("CUDA_VISIBLE_DEVICES=1 python train.py", 1, "none"),
+        ("CUDA_VISIBLE_DEVICES=0,1 python train.py", 2, None),
+        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 train.py", 2, "ddp"),
+    ],
+)
+def test_a_trainer_in_one_process_takes_the_gpus_that_it_sees(
+    line: str, gpus: int, strategy: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{line}\n")
+    (tmp_path / "train.py").write_text(TRAINER)
+    (study,) = studies(tmp_path, "run.sh")
+    found = fields(study)
+    assert (found["parallel.gpus_per_node"], found["train.batch_size"]) == (gpus, 4)
+    assert found["parallel.strategy"] == strategy or (
+        strategy is None and isinstance(found["parallel.strategy"], Unknown)
+    )
 
 
 def test_a_stated_mapping_of_options_is_the_users(tmp_path: Path) -> None:
@@ -204,3 +266,77 @@ def test_a_fix_edits_what_counts(
     for other in files:
         if other != changed:
             assert (root / other).read_text() == files[other]
+
+
+SPAWNS = """
+import argparse, os, torch
+from torch.utils.data import DataLoader
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpus", default="0,1")
+parser.add_argument("--batch-size", default=256, type=int)
+def main():
+    args = parser.parse_args()
+    SET
+    count = torch.cuda.device_count()
+    torch.multiprocessing.spawn(worker, nprocs=count, args=(count, args))
+def worker(rank, count, args):
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    args.batch_size = int(args.batch_size / count)
+    for batch in DataLoader(data, batch_size=args.batch_size):
+        model(batch).sum().backward()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "own", "gpus", "batch"),
+    [
+        ("python train.py", "pass", None, None),
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py", "pass", 4, 64),
+        ("python train.py", 'os.environ["CUDA_VISIBLE_DEVICES"] = "4,5"', 2, 128),
+        ("python train.py --gpus 4,5,6,7", 'os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus', 4, 64),
+    ],
+)
+def test_processes_that_the_program_starts_itself(
+    line: str, own: str, gpus: int | None, batch: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{line}\n")
+    (tmp_path / "train.py").write_text(SPAWNS.replace("SET", own))
+    (study,) = studies(tmp_path, "run.sh")
+    found = {name: None if isinstance(value, Unknown) else value for name, value in fields(study).items()}
+    assert (found["parallel.gpus_per_node"], found["train.batch_size"]) == (gpus, batch)
+    assert found["parallel.strategy"] == "ddp"
+
+
+def test_gpus_that_a_launched_process_sees_are_not_those_of_the_launch(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/bash\naccelerate launch train.py\n")
+    own = 'import os\nfrom accelerate import Accelerator\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
+    (tmp_path / "train.py").write_text(own + "accelerator = Accelerator()\nfor x in y:\n    accelerator.backward(x)\n")
+    (study,) = studies(tmp_path, "run.sh")
+    assert isinstance(fields(study)["parallel.gpus_per_node"], Unknown)
+
+
+LIGHTNING = """
+import lightning
+from torch.utils.data import DataLoader
+trainer = lightning.Trainer(devices=DEVICES, accelerator="gpu")
+trainer.fit(model, DataLoader(data, batch_size=8))
+"""
+
+
+@pytest.mark.parametrize(
+    ("devices", "line", "gpus"),
+    [
+        ("-1", "python train.py", None),
+        ('"auto"', "python train.py", None),
+        ("2", "CUDA_VISIBLE_DEVICES=0,1,2 python train.py", 2),
+        ("-1", "CUDA_VISIBLE_DEVICES=0,1,2 python train.py", 3),
+        ('"auto"', "CUDA_VISIBLE_DEVICES=7 python train.py", 1),
+    ],
+)
+def test_all_devices_are_those_that_the_process_sees(devices: str, line: str, gpus: int | None, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{line}\n")
+    (tmp_path / "train.py").write_text(LIGHTNING.replace("DEVICES", devices))
+    (study,) = studies(tmp_path, "run.sh")
+    found = fields(study)["parallel.gpus_per_node"]
+    assert (None if isinstance(found, Unknown) else found) == gpus

@@ -1,56 +1,89 @@
-"""nanoGPT's configurator: `exec(open("configurator.py").read())` makes every global a flag and runs config files.
+"""Programs whose globals the command line sets: `exec(open("configurator.py").read())`, as nanoGPT has it.
 
     python train.py config/train_small.py --batch_size=32
 
-Nothing is run here. Constants of the script, and of the config files on its command line, become parameters with a flag
-`--name=` if their names are names of Job fields.
+The text that is executed sets globals of the program from `sys.argv`: from files of assignments that it names, and from
+`--name=value`. Nothing is run here. Constants of the script, and of the files on its command line, become parameters
+with a flag `--name=` if their names are names of Job fields. Other globals have the value that the command line gives
+them, so that they choose the branches that the run takes.
 """
 
 from __future__ import annotations
 
 import ast
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.program.names import field_for
 from preflight.python.module import Module, load_module
-from preflight.python.objects import Abstract, CallRecord
+from preflight.python.objects import Abstract, CallRecord, Instance, made_by
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter, Word
-from preflight.vocabulary.values import Const, Ref, Value
+from preflight.vocabulary.values import Const, Expr, Ref, Value
 
 if TYPE_CHECKING:
     from preflight.python.evaluator import Evaluator, Hook
 
 
+def executes(text: str) -> bool:
+    """Whether a program may execute the text of a file."""
+    return "exec(" in text
+
+
 def hook(words: Sequence[Word], project: Project) -> Hook:
-    """A hook for `open`: when a script opens a configurator, its globals become parameters."""
+    """A hook for `open`: when a script executes a configurator, its globals become parameters."""
     from preflight.python.hooks import LIBRARY_HOOKS
 
     usual = LIBRARY_HOOKS.get("open")
 
     def run(record: CallRecord, ev: Evaluator) -> Abstract | None:
-        if "configurator" not in ast.unparse(record.node):
+        if not _is_configurator(record.argument("file", 0), record, project):
             return None if usual is None else usual(record, ev)
         frame = ev.modules[record.path].frame
-        overridden = dict(_files(words, project))
+        overridden = {**dict(_files(words, project)), **dict(_flags(words))}
+        files = dict(_files(words, project))
         for name, value in list(frame.variables.items()):
-            if isinstance(name, str) and isinstance(value, Const) and _is_setting(name, value.value):
-                default = overridden.get(name, value)
+            if not isinstance(name, str) or not isinstance(value, Const):
+                continue
+            if _is_setting(name, value.value):
+                default = files.get(name, value)
                 kind = type(default.value).__name__
                 ev.add_parameter(Parameter(name, default, (f"--{name}",), "argparse", kind, (), default.origin))
                 frame.variables[name] = Ref(name)
-        return None
+            elif name in overridden and isinstance(value.value, (bool, int, float, str)):
+                frame.variables[name] = overridden[name]
+        return Instance(CONFIGURATOR, record=record)
 
     return run
 
 
+CONFIGURATOR = "preflight.configurator"
+"""What an opened configurator is: its text, too, has this name."""
+
+
 def execute(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """A hook for `exec`: the text of a configurator sets the parameters that `hook` has made, and nothing else."""
+    """A hook for `exec`: the text of a configurator sets the globals that `hook` has set, and nothing else."""
     from preflight.python.hooks import LIBRARY_HOOKS
 
     usual = LIBRARY_HOOKS.get("exec")
-    return Const(None) if "configurator" in ast.unparse(record.node) or usual is None else usual(record, ev)
+    if (made_by(record.arguments[0]) or "").startswith(CONFIGURATOR) if record.arguments else False:
+        return Const(None)
+    return usual(record, ev) if usual is not None else Const(None)
+
+
+def _is_configurator(name: Expr | None, record: CallRecord, project: Project) -> bool:
+    """Whether a file of the project sets globals from the command line."""
+    value = name.value if isinstance(name, Const) else None
+    if not isinstance(value, str) or not value.endswith(".py"):
+        return False
+    beside = posixpath.join(posixpath.dirname(record.path), value)
+    for path in dict.fromkeys((posixpath.normpath(beside), posixpath.normpath(value))):
+        module = load_module(path, project)
+        if module is not None:
+            used = {ast.unparse(node) for node in ast.walk(module.tree) if isinstance(node, (ast.Attribute, ast.Call))}
+            return "sys.argv" in used and "globals()" in used
+    return posixpath.basename(value) == "configurator.py"  # not in the project: nanoGPT's, by its name
 
 
 def _is_setting(name: str, value: Value) -> bool:
@@ -64,6 +97,19 @@ def _files(words: Sequence[Word], project: Project) -> Iterator[tuple[str, Const
         module = load_module(path, project) if isinstance(path, str) and path.endswith(".py") else None
         if module is not None:
             yield from _constants(module)
+
+
+def _flags(words: Sequence[Word]) -> Iterator[tuple[str, Const]]:
+    """`--name=value`: a literal of Python, else a text."""
+    for word in words:
+        name = word.prefix.removeprefix("--").removesuffix("=")
+        if word.prefix.startswith("--") and word.prefix.endswith("=") and isinstance(word.value, Const):
+            value = word.value.value
+            try:
+                read = ast.literal_eval(value) if isinstance(value, str) else value
+            except (ValueError, SyntaxError):
+                read = value
+            yield name, Const(read, word.value.origin)
 
 
 def _constants(module: Module) -> Iterator[tuple[str, Const]]:

@@ -47,7 +47,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.program.sweep import sweep_of
     from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
-    from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus
     from preflight.frameworks.named_files import folders, joined, without_file
     from preflight.program.versions import imported, of_another_framework, pinned
 
@@ -74,6 +74,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     foreign = evaluator.remembered.get(_FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
     bindings = launch_bindings(call, facts, [*said.bindings, *told], project)
+    bindings += visible_gpus(evaluator.set_variables.get("CUDA_VISIBLE_DEVICES"), call)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
     return Reading(
@@ -139,10 +140,10 @@ def _known(source: Source, start: ProgramStart, project: Project) -> Interpreter
 
 
 def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hook]:
-    if "configurator" not in source.text:
-        return {}
     from preflight.dialects.program import configurator
 
+    if not configurator.executes(source.text):
+        return {}
     return {"open": configurator.hook(call.words if call is not None else (), project), "exec": configurator.execute}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 
 from preflight.documents.shell_reader import ShellCommand
 from preflight.vocabulary.budgets import LOOP_ROUNDS, WORD_CHARACTERS
@@ -121,12 +122,12 @@ def _within(part: Const, start: int, end: int, script: Source) -> Origin | None:
     if origin.path != script.path:
         exact = origin.editable and origin.span.end - origin.span.start == len(str(part.value))
         at = origin.span.start
-        return Origin(origin.path, Span(at + start, at + end), None, origin.via) if exact else origin
+        return replace(origin, span=Span(at + start, at + end), route=None) if exact else origin
     places = _places(str(part.value), script.text[origin.span.start : origin.span.end])
     if places is None or places[end - 1] - places[start] != end - 1 - start:
-        return Origin(origin.path, origin.span, None, origin.via, False)
+        return replace(origin, route=None, editable=False)
     at = origin.span.start
-    return Origin(origin.path, Span(at + places[start], at + places[end - 1] + 1), None, origin.via)
+    return replace(origin, span=Span(at + places[start], at + places[end - 1] + 1), route=None, editable=True)
 
 
 def _places(text: str, raw: str) -> list[int] | None:

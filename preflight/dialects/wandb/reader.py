@@ -25,6 +25,8 @@ NAME = "wandb"
 _SUFFIXES = (".yaml", ".yml", ".json")
 _METHOD = re.compile(rf"""^[ \t]*["']?method["']?[ \t]*:[ \t]*["']?({"|".join(METHODS)})\b""", re.M)
 _PARAMETERS = re.compile(r"""^[ \t]*["']?parameters["']?[ \t]*:""", re.M)
+MOST_FOLDERS = 400
+"""Names in a folder that are looked at for the program of a sweep."""
 _COMPANIONS = frozenset({"program", "command", "metric", "metrics", "early_terminate", "run_cap", "controller"})
 _TEMPLATE = re.compile(r"\{%.*?%\}|\{\{.*?\}\}", re.S)
 _YAML_11_TEXT = re.compile(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+|[-+]?\.[0-9_]+[eE][-+]?[0-9]+")
@@ -251,16 +253,30 @@ def _links(
 
 
 def find_target(name: str, beside: str, project: Project) -> str | None:
-    """The file of a sweep's program. W&B starts it in the agent's directory: the folder of the sweep, or one above."""
+    """The file of a sweep's program. W&B starts it in the agent's directory: the folder of the sweep, one above, or one
+    beside these, if only one of them has such a file."""
     folder = PurePosixPath(beside).parent
-    for base in (folder, *folder.parents):
+    above = (folder, *folder.parents)
+    for base in above:
         at = without_dots(str(base / name))
         if at is not None and project.exists(at):
             return at
-    return None
+    found = [one for base in above for one in _below(name, str(base), project)]
+    return found[0] if len(found) == 1 else None
+
+
+def _below(name: str, base: str, project: Project) -> Iterator[str]:
+    """The files of that name in the folders that a folder has."""
+    if name.startswith(("/", "~", "..")):
+        return
+    for inner in project.listdir(base if base != "." else "")[:MOST_FOLDERS]:
+        path = inner if base == "." else f"{base}/{inner}"
+        at = without_dots(f"{path}/{name}")
+        if not inner.startswith(".") and project.is_dir(path) and at is not None and project.exists(at):
+            yield at
 
 
 def _missing(name: str, origin: Origin | None, document: YamlDocument) -> Problem:
     place = origin if origin is not None else _place(document, ("program",))
-    said = f"the program {name} is not in the project, so the use of these values is unknown"
+    said = f"the program {name} was not found where an agent may start it, so the use of these values is unknown"
     return Problem("invalid-config", said, place, "info")

@@ -18,7 +18,7 @@ from preflight.python.objects import (
     namespace,
     sequence,
 )
-from preflight.vocabulary.values import Const
+from preflight.vocabulary.values import Const, Op, evaluate, names
 
 
 def wrapped(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -56,6 +56,19 @@ def gpu_available(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Const(True, record.origin)
 
 
+def device_count(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """How many GPUs `CUDA_VISIBLE_DEVICES` leaves, which the program or its launch sets; else as many as there are."""
+    name = "CUDA_VISIBLE_DEVICES"
+    said = ev.set_variables.get(name) or ev.variable(name)
+    if said is None:
+        return None
+    count = Op("len", (Op("split", (Op("str", (said,)), Const(",")), said.origin),), said.origin)
+    if any(True for _ in names(said)):  # a flag says which
+        return count
+    value = evaluate(count)
+    return Const(value, said.origin) if isinstance(value, int) and evaluate(said) not in ("", "-1", -1) else None
+
+
 # --- Lightning --------------------------------------------------------------------------------------------------------
 
 ARGUMENTS = "arguments"
@@ -91,6 +104,7 @@ HOOKS: Mapping[str, Hook] = {
     "*.save_hyperparameters": save_hyperparameters,
     **dict.fromkeys(_WRAPPERS, wrapped),
     "torch.cuda.is_available": gpu_available, "torch.cuda.is_bf16_supported": gpu_available,
+    "torch.cuda.device_count": device_count,
     "accelerate.Accelerator.prepare": prepare, "accelerate.Accelerator.prepare_model": wrapped,
     "accelerate.Accelerator.prepare_data_loader": wrapped, "accelerate.Accelerator.unwrap_model": wrapped,
     "lightning.Fabric.setup": prepare, "lightning.fabric.Fabric.setup": prepare,

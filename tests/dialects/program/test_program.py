@@ -372,6 +372,43 @@ def test_configuration_files_that_a_configurator_runs(tmp_path: Path) -> None:
     assert values(reading)["train.batch_size"] == 4
 
 
+CHOOSES = """
+import torch
+import transformers
+from torch.utils.data import DataLoader
+init_from = "scratch"
+exec(open("settings_from_argv.py").read())
+if init_from == "scratch":
+    model = Own()
+elif init_from.startswith("gpt2"):
+    model = transformers.AutoModelForCausalLM.from_pretrained(init_from)
+for batch in DataLoader(data, batch_size=4):
+    model(batch).backward()
+"""
+FROM_ARGV = "import sys\nfor one in sys.argv[1:]:\n    globals()[one.split('=')[0][2:]] = one.split('=')[1]\n"
+GIVEN: dict[str, tuple[tuple[Word, ...], object]] = {
+    "nothing": ((), None),
+    "a file": ((Word("", Const("large.py")),), "gpt2-xl"),
+    "a flag": ((Word("--init_from=", Const("gpt2-medium")),), "gpt2-medium"),
+    "a flag beats a file": ((Word("", Const("large.py")), Word("--init_from=", Const("gpt2"))), "gpt2"),
+    "another flag": ((Word("--log_interval=", Const("1")),), None),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_globals_that_choose_a_branch(given: str, tmp_path: Path) -> None:
+    words, model = GIVEN[given]
+    call = Call("run.sh", words)
+    files = {"settings_from_argv__py": FROM_ARGV, "large__py": "init_from = 'gpt2-xl'\n"}
+    assert values(read_program(CHOOSES, tmp_path, call, **files)).get("model.name") == model
+
+
+def test_a_text_that_sets_no_globals_from_the_command_line_is_none(tmp_path: Path) -> None:
+    files = {"settings_from_argv__py": "print('executed')\n", "large__py": "init_from = 'gpt2-xl'\n"}
+    call = Call("run.sh", (Word("", Const("large.py")),))
+    assert values(read_program(CHOOSES, tmp_path, call, **files)).get("model.name") != "gpt2-xl"
+
+
 def test_a_program_is_interpreted_once_for_launches_that_it_cannot_tell_apart(tmp_path: Path) -> None:
     text = (
         "import os\nimport torch\nfrom torch.utils.data import DataLoader\n"

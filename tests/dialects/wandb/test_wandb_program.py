@@ -117,6 +117,20 @@ def test_programs_are_found_beside_and_above(tmp_path: Path) -> None:
     assert (problem.severity, "gone.py" in problem.message) == ("info", True)
 
 
+def test_programs_are_found_in_one_folder_beside(tmp_path: Path) -> None:
+    text = "program: {}\nmethod: grid\nparameters: {{x: {{value: 1}}}}\n"
+    programs = {"sweeps/a.yaml": "train.py", "sweeps/b.yaml": "run/eval.py", "sweeps/c.yaml": "twice.py"}
+    files = {path: text.format(program) for path, program in programs.items()}
+    files |= {"code/train.py": "", "code/run/eval.py": "", "code/twice.py": "", "old/twice.py": "", ".git/train.py": ""}
+    found = project(tmp_path, files)
+    read = {path: wandb.read(found.source(path), None, found) for path in programs}
+    assert [link.target for link in read["sweeps/a.yaml"].links] == ["code/train.py"]
+    assert [link.target for link in read["sweeps/b.yaml"].links] == ["code/run/eval.py"]
+    assert not read["sweeps/c.yaml"].links
+    [problem] = read["sweeps/c.yaml"].problems
+    assert "twice.py was not found" in problem.message
+
+
 def test_a_sweep_that_python_runs_has_no_program(tmp_path: Path) -> None:
     reading, _ = read(tmp_path, "method: random\nparameters: {x: {value: 1}}\n")
     assert reading.links == ()

@@ -1,0 +1,139 @@
+"""Parts of a model that are frozen: exact where the text says which, else unknown, and never "none"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from programs_as_text import is_unknown, read_program, values
+
+from preflight.vocabulary.values import Value
+
+HEAD = """
+import argparse, torch, torchvision, transformers
+from torch.utils.data import DataLoader
+parser = argparse.ArgumentParser()
+parser.add_argument("--freeze", action="store_true")
+args = parser.parse_args()
+model = torchvision.models.resnet50(weights="DEFAULT")
+"""
+OPTIMIZER = "opt = torch.optim.Adam(model.parameters())\n"
+LOOP = """
+for x, y in DataLoader(data, 4, shuffle=True):
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    opt.step()
+"""
+
+
+def told(body: str, tmp_path: Path, optimizer: str = OPTIMIZER, given: dict[str, Value] | None = None) -> Value:
+    reading = read_program(HEAD + dedent(body) + optimizer + LOOP, tmp_path)
+    return values(reading, given).get("train.frozen")
+
+
+TRAINED_WHOLE = {
+    "nothing": "",
+    "a teacher": "teacher = torchvision.models.resnet18()\nteacher.requires_grad_(False)\n",
+    "a teacher, parameter by parameter": (
+        "teacher = torchvision.models.resnet18()\nfor p in teacher.parameters():\n    p.requires_grad = False\n"
+    ),
+    "a model beside it": "other = torchvision.models.vgg16()\nother.requires_grad_(False)\n",
+    "a count of what is trained": "n = sum(p.numel() for p in model.parameters() if p.requires_grad)\n",
+    "thawed": "for p in model.parameters():\n    p.requires_grad = True\n",
+    "a function that nothing names": (
+        "def freeze(net):\n    for p in net.parameters():\n        p.requires_grad = False\n"
+    ),
+    "an evaluation": "def evaluate(x):\n    with torch.no_grad():\n        return model(x)\nevaluate(0)\n",
+}
+
+
+@pytest.mark.parametrize("body", TRAINED_WHOLE.values(), ids=TRAINED_WHOLE)
+def test_what_freezes_no_part_of_the_model_says_nothing(body: str, tmp_path: Path) -> None:
+    assert told(body, tmp_path) is None
+
+
+UNKNOWN = {
+    "the whole model, and a new head": (
+        "for p in model.parameters():\n    p.requires_grad = False\nmodel.fc = torch.nn.Linear(2048, 9)\n"
+    ),
+    "the whole model at once": "model.requires_grad_(False)\nmodel.fc = torch.nn.Linear(2048, 9)\n",
+    "call by call": (
+        "for p in model.parameters():\n    p.requires_grad_(False)\nmodel.fc = torch.nn.Linear(2048, 9)\n"
+    ),
+    "by a test of the name": (
+        "for name, p in model.named_parameters():\n    if 'fc' not in name:\n        p.requires_grad = False\n"
+    ),
+    "by an expression": "for name, p in model.named_parameters():\n    p.requires_grad = 'fc' in name\n",
+    "children of a list": (
+        "for child in list(model.children())[:7]:\n    for p in child.parameters():\n        p.requires_grad = False\n"
+    ),
+    "a function of the program": (
+        "def freeze(net):\n    for p in net.parameters():\n        p.requires_grad = False\n"
+        "freeze(model)\nmodel.fc = torch.nn.Linear(2048, 9)\n"
+    ),
+    "one of two models": (
+        "if args.freeze:\n    model = load(args)\nelse:\n    model = torchvision.models.resnet18()\n"
+        "def train():\n    for p in model.parameters():\n        p.requires_grad = False\ntrain()\n"
+    ),
+    "a part that is thawed again": "model.layer4.requires_grad_(False)\nmodel.layer4[2].requires_grad_(True)\n",
+}
+
+
+@pytest.mark.parametrize("body", UNKNOWN.values(), ids=UNKNOWN)
+def test_parts_that_the_text_does_not_name_are_unknown(body: str, tmp_path: Path) -> None:
+    assert is_unknown(told(body, tmp_path))
+
+
+def test_a_part_is_exact(tmp_path: Path) -> None:
+    body = "model.layer1.requires_grad_(False)\nfor p in model.layer2.parameters():\n    p.requires_grad_(False)\n"
+    assert told(body, tmp_path) == ("layer1", "layer2")
+
+
+def test_an_index_is_no_name_of_a_module(tmp_path: Path) -> None:
+    assert is_unknown(told("model.layer1[0].requires_grad_(False)\n", tmp_path))
+
+
+def test_an_optimizer_of_a_part(tmp_path: Path) -> None:
+    assert is_unknown(told("", tmp_path, "opt = torch.optim.Adam(model.fc.parameters())\n"))
+
+
+def test_a_flag_decides(tmp_path: Path) -> None:
+    body = "if args.freeze:\n    for p in model.parameters():\n        p.requires_grad = False\n"
+    assert told(body, tmp_path) is None
+    assert is_unknown(told(body, tmp_path, given={"freeze": True}))
+
+
+NET = """
+class Net(torch.nn.Module):
+    def __init__(self, freeze):
+        super().__init__()
+        self.net = torchvision.models.resnet50()
+        {}
+        self.net.fc = torch.nn.Linear(2048, 9)
+    def forward(self, x):
+        {}
+model = Net(args.freeze)
+"""
+
+
+def test_a_backbone_that_runs_without_gradients(tmp_path: Path) -> None:
+    body = NET.format("pass", "with torch.no_grad():\n            x = self.net(x)\n        return x")
+    assert is_unknown(told(body, tmp_path))
+
+
+def test_a_model_of_an_own_class(tmp_path: Path) -> None:
+    loop = "if freeze:\n            for p in self.net.parameters():\n                p.requires_grad = False"
+    body = NET.format(loop, "return self.net(x)")
+    assert told(body, tmp_path) is None
+    assert is_unknown(told(body, tmp_path, given={"freeze": True}))
+
+
+def test_adapters_freeze_the_model_themselves(tmp_path: Path) -> None:
+    body = """
+    import peft
+    model = transformers.AutoModelForCausalLM.from_pretrained("gpt2")
+    for p in model.parameters():
+        p.requires_grad = False
+    model = peft.get_peft_model(model, peft.LoraConfig(r=8))
+    """
+    assert told(body, tmp_path) is None
