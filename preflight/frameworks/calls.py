@@ -24,7 +24,15 @@ from preflight.frameworks.transformers_trainer import (
 )
 from preflight.frameworks.trl import is_old_ppo, old_ppo
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
-from preflight.frameworks.used_arguments import beside_each_other, used
+from preflight.frameworks.used_arguments import (
+    beside_each_other,
+    flavour_of,
+    passed,
+    passed_reference,
+    takes,
+    trains_adapters,
+    used,
+)
 from preflight.program import loaders
 from preflight.program.adaptations import liger_bindings, loaded_as_saved
 from preflight.program.adapters import adapter_bindings
@@ -274,28 +282,36 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
         evaluates=any(record.method in ("evaluate", "predict") and _is_trainer(record) for record in calls),
         compute_metrics=Const(True, metrics.keyword_origins.get("compute_metrics")) if metrics is not None else NO,
         reduces_logits=any(_given(record, "preprocess_logits_for_metrics") for record in trainers),
-        peft=any(_given(record, "peft_config") for record in trainers),
+        peft=trains_adapters(trainers, calls),
+        reference=passed_reference(trainers),
         base=_base(stored),
         task=task,
     )
-    version, trl = versions
     own = own_optimizer(trainers)
     made = [r for r in calls if r.method in ARGUMENT_CLASSES and r.name.startswith(_ARGUMENT_PACKAGES)]
     taken = used(made, trainers, calls)
     groups: list[list[Binding]] = []
     for record in taken:
-        flavour = ARGUMENT_CLASSES[record.method]
-        values: Mapping[str, Expr] = record.kwargs
-        if from_command_line(record):
-            values = {**{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)}, **values}
-        if flavour == "ppo" and is_old_ppo(record.kwargs):
+        if ARGUMENT_CLASSES[record.method] == "ppo" and is_old_ppo(record.kwargs):
             groups.append(list(under(record.conditions, old_ppo(Arguments(record.kwargs, rank=None), use.base))))
             continue
-        bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
+        bindings = _of_arguments(record, [one for one in trainers if takes(one, record)], use, versions)
         bindings = [b for b in bindings if own is None or not b.field.startswith("train.optimizer")]
         stated = [b for b in bindings if record.complete or b.rank != Rank.default]
         groups.append(list(under(record.conditions, stated)))
     return [*beside_each_other(taken, groups), *(own or ())]
+
+
+def _of_arguments(record: CallRecord, trainers: Sequence[CallRecord], use: Use, versions: Versions) -> list[Binding]:
+    """Bindings of one object of arguments, as the trainers that are made with it take it."""
+    version, trl = versions
+    signs = {(one.method, name) for one in (record, *trainers) for name in one.kwargs if one.callee is None}
+    signs |= {(record.method, name) for name in record.kwargs}
+    flavour, trl = flavour_of(record, trainers, trl)
+    values: dict[str, Expr] = {**record.kwargs, **_inside(record)}
+    if from_command_line(record):
+        values = {**{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)}, **values}
+    return training_arguments({**values, **passed(trainers, flavour)}, flavour, use, version, trl, frozenset(signs))
 
 
 def _base(stored: Expr | None) -> Expr:

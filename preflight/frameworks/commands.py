@@ -180,17 +180,20 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
+    from preflight.program.versions import pinned
     from preflight.vocabulary.argv import behind_unread_words
 
     words = call.words if call is not None else ()
     kind = words[0].value.value if words and isinstance(words[0].value, Const) else None
     if not isinstance(kind, str) or kind not in heads():
         return Reading(source.path, NAME, trains=False)
-    found = read_table(kind, arguments_of(None, {}, given_by(words[1:])))
+    versions = list(pinned(source.path, project))
+    given = given_by(words[1:]) | {one.field: one.expr for one in versions}
+    found = read_table(kind, arguments_of(None, {}, given))
     settle_files(found, project, folders(source.path, call))
     behind = read_table(kind, arguments_of(None, {}, given_by(behind_unread_words(words[1:])[1]))).bindings
     found.bindings = after_unread_words(words[1:], found.bindings, behind)
     facts = (Fact("framework", heads()[kind].framework), *found.facts)
     links = (*launch_links(call, project), *found.links)
-    bindings = tuple(launch_bindings(call, facts, found.bindings, project))
+    bindings = (*versions, *launch_bindings(call, facts, found.bindings, project))
     return Reading(source.path, kind, bindings=bindings, links=links, facts=facts, problems=tuple(found.problems))
