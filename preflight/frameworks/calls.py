@@ -16,10 +16,13 @@ from preflight.frameworks.transformers_trainer import (
     FP32,
     NO,
     Use,
+    adapters_of_model_config,
     from_command_line,
-    model_config_bindings,
+    from_flags,
+    loading_of_model_config,
     model_config_parameters,
     parameters,
+    quantization_of_model_config,
     training_arguments,
 )
 from preflight.frameworks.trl import is_old_ppo, old_ppo
@@ -56,7 +59,7 @@ from preflight.program.resuming import resume_bindings
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Scalar, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
@@ -67,6 +70,8 @@ _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrain
              "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer", "SentenceTransformerTrainer",
              "CrossEncoderTrainer", "SparseEncoderTrainer")  # fmt: skip
 
+
+_REFERENCE = "train.copies.reference"
 
 Versions = tuple["str | None", "str | None"]
 """Of transformers and of TRL, where they are stated."""
@@ -155,14 +160,19 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     if weights is not None:
         models.append(bind("train.weights_dtype", weights))
     if any(r.method == "ModelConfig" and r.name.startswith("trl.") and from_command_line(r) for r in calls):
-        parameters = (*parameters, *model_config_parameters())
-        models += model_config_bindings()
+        parameters = (*parameters, *model_config_parameters(versions[1]))
+        made = {record.method for record in calls}
+        models += loading_of_model_config(versions[1])
+        models += adapters_of_model_config(versions[1]) if "get_peft_config" in made else []
+        models += quantization_of_model_config() if "get_quantization_config" in made else []
     stored = _last(models, "train.weights_dtype")
     task = _task(models)
     loops, loop_facts = loop_bindings(calls, project)
     yolo, yolo_facts = ultralytics_bindings(calls, project)
     evaluated = evaluation(calls, project)
     trained = _trainers(calls, stored, versions, task)
+    if any(b.field == _REFERENCE for b in trained):  # the trainer knows what it keeps of the models that are loaded
+        models = [b for b in models if b.field != _REFERENCE]
     paths = tuple(dict.fromkeys(record.path for record in calls))
     kept, kept_facts = objects_in_memory(paths, project)
     bindings = [
@@ -310,7 +320,7 @@ def _of_arguments(record: CallRecord, trainers: Sequence[CallRecord], use: Use, 
     flavour, trl = flavour_of(record, trainers, trl)
     values: dict[str, Expr] = {**record.kwargs, **_inside(record)}
     if from_command_line(record):
-        values = {**{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)}, **values}
+        values = {**from_flags(flavour, version, trl), **values}
     return training_arguments({**values, **passed(trainers, flavour)}, flavour, use, version, trl, frozenset(signs))
 
 

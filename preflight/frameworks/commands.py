@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from preflight.frameworks.launchers import take_apart, text
+from preflight.frameworks.launchers import take_apart, text, visible_gpus
 from preflight.frameworks.table import ToolCommand, heads
 from preflight.frameworks.ultralytics import training
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Expr, Op
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _FILES = (".yaml", ".yml", ".json")
 _METHODS = ("lora", "full", "adapter", "adapter_v2")
@@ -138,18 +138,24 @@ def _counted(launch: Launch, nodes: Expr | None, ranks: Expr | None) -> Launch:
 
 
 def _processes(name: str, launch: Launch, request: Request | None) -> Expr | None:
-    """How many processes the command starts on a node: as NPROC_PER_NODE says, or one per GPU that was asked for."""
+    """How many processes the command starts on a node: as NPROC_PER_NODE says, or one on each GPU that it sees.
+
+    `llamafactory-cli train` starts torchrun with `torch.cuda.device_count()` processes (its cli.py and launcher.py),
+    `axolotl train` starts `accelerate launch`.
+    """
     stated = launch.environment.get("NPROC_PER_NODE")
     if stated is not None and name in ("swift", "llamafactory-cli"):
         return Op("int", (stated,), stated.origin)
-    if (
-        not commands()[str(kind_named(name))].spawns
-        or launch.launcher in ("torchrun", "accelerate", "deepspeed")
-        or request is None
-    ):
+    started = launch.launcher in ("torchrun", "accelerate", "deepspeed") or launch.total_ranks is not None
+    if not commands()[str(kind_named(name))].spawns or started or launch.ranks_per_node is not None:
         return None
-    gpus = request.gpus_per_node
-    return Const(gpus, request.origins.get("gpus_per_node")) if isinstance(gpus, int) and gpus > 1 else None
+    visible = visible_gpus(launch.environment)
+    if visible is not None:
+        return visible
+    gpus = request.gpus_per_node if request is not None else None
+    if isinstance(gpus, int):
+        return Const(gpus, request.origins.get("gpus_per_node") if request is not None else None)
+    return Const(Unknown(f"{name} starts a process on each GPU of the machine", Cause.run_time))
 
 
 def _litgpt(first: str, words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.frameworks.deepspeed import STAGES
 from preflight.frameworks.fsdp import fsdp_details, fsdp_settings
-from preflight.frameworks.launchers import asks_the_machine
+from preflight.frameworks.launchers import asks_the_machine, visible_gpus
 from preflight.frameworks.named_files import PROCESSES, SHARDING, folders, located, name_in, without_file
 from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
@@ -35,7 +35,25 @@ def launch_bindings(
         found.insert(0, bind("parallel.strategy", Const("ddp"), Rank.default))
     missing = list(_without_files(call, project)) if call is not None and framework in _ACCELERATED else []
     counted = list(_counted_by_the_machine(call.launch)) if call is not None else []
+    if call is not None and framework in _TRAINERS:
+        counted += _of_one_process(call.launch)
     return [*missing, *counted, *found, *kept]
+
+
+_TRAINERS = ("transformers-trainer", "trl")
+
+
+def _of_one_process(launch: Launch) -> Iterator[Binding]:
+    """`CUDA_VISIBLE_DEVICES=0,1 python train.py`: the GPUs that the one process sees. transformers' Trainer then makes
+    a DataParallel of the model, unless a device_map has spread it (trainer.py, `_wrap_model`)."""
+    visible = visible_gpus(launch.environment)
+    if launch.launcher != "python" or launch.ranks_per_node is not None or launch.total_ranks is not None:
+        return
+    if visible is not None:
+        yield bind("parallel.gpus_per_node", visible, Rank.read)
+        if constant(visible) != 1:
+            words = f"one process trains on {constant(visible)} GPUs: what each of them holds is not modelled"
+            yield bind("parallel.strategy", Const(Unknown(words, Cause.not_modelled)), Rank.not_followed)
 
 
 def _counted_by_the_machine(launch: Launch) -> Iterator[Binding]:

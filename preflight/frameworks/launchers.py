@@ -262,7 +262,7 @@ def _launch(seen: _Seen) -> Launch:
     # torchrun starts one process per node unless told otherwise (torch.distributed.run, --nproc-per-node)
     ranks = Const(1) if seen.launcher == "torchrun" and seen.ranks_per_node is None else seen.ranks_per_node
     if ranks is None and seen.total_ranks is None and asks_the_machine(seen.launcher, seen.environment):
-        ranks = _visible(seen.environment.get("CUDA_VISIBLE_DEVICES"))
+        ranks = visible_gpus(seen.environment)
     return Launch(seen.launcher, seen.nodes, ranks, seen.total_ranks, None, dict(seen.environment))
 
 
@@ -272,8 +272,9 @@ def asks_the_machine(launcher: Launcher, environment: Mapping[str, Expr]) -> boo
     return launcher == "deepspeed" or (launcher == "accelerate" and "ACCELERATE_CONFIG_FILE" not in environment)
 
 
-def _visible(devices: Expr | None) -> Expr | None:
-    """How many GPUs `CUDA_VISIBLE_DEVICES=0,1` before a command leaves."""
+def visible_gpus(environment: Mapping[str, Expr]) -> Expr | None:
+    """How many GPUs `CUDA_VISIBLE_DEVICES=0,1` leaves to a command; None if it is not set, or not known."""
+    devices = environment.get("CUDA_VISIBLE_DEVICES")
     said = devices.value if isinstance(devices, Const) else None
     names = [name for name in str(said).split(",") if name.strip()] if isinstance(said, (str, int)) else []
     return Const(len(names), devices.origin) if names and devices is not None else None

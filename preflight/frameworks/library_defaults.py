@@ -81,8 +81,8 @@ class InUse:
 
     def told(self, library: str) -> str | None:
         """The stated release, or the newest that may be in use; None if that is the newest of all."""
-        last = (self.transformers if library == "transformers" else self.trl)[-1]
-        return None if last == table()["releases"][library][-1] else last
+        may = self.transformers if library == "transformers" else self.trl
+        return may[-1] if len(may) == 1 or may[-1] != table()["releases"][library][-1] else None
 
 
 @lru_cache(maxsize=256)
@@ -131,6 +131,26 @@ _OF_TRANSFORMERS = {
     "Seq2SeqTrainer": "Seq2SeqTrainer",
 }
 """Classes of transformers, each with its name in the table; all others are TRL's."""
+
+
+def older_names(flavour: str, may: InUse) -> dict[str, str]:
+    """Older names of arguments that a release in use may still take, each with the name that the table uses."""
+    classes = {"transformers": "TrainingArguments", **_CLASSES}
+    found: dict[str, str] = {}
+    for old, new in table()["renamed"].items():
+        for library, numbers in (("transformers", may.transformers), ("trl", may.trl)):
+            name = classes["transformers" if library == "transformers" else flavour]
+            spans = _spans(library, name, old)
+            if spans and any(_takes(one, spans) for one in numbers):
+                found[old] = new
+    return found
+
+
+_CLASSES = {
+    "sft": "SFTConfig", "dpo": "DPOConfig", "grpo": "GRPOConfig", "reward": "RewardConfig", "kto": "KTOConfig",
+    "orpo": "ORPOConfig", "cpo": "CPOConfig", "rloo": "RLOOConfig", "ppo": "PPOConfig",
+}  # fmt: skip
+"""Flavour -> TRL's class of arguments."""
 
 
 def _takes(number: str, spans: Sequence[tuple[str, str]]) -> bool:

@@ -25,10 +25,12 @@ from preflight.frameworks.library_defaults import (
     in_use,
     library_arguments,
     model_config_at,
+    older_names,
     truth,
 )
 from preflight.frameworks.table import read
 from preflight.frameworks.trl import liger_loss, sequences, trl
+from preflight.program.adaptations import dtype_and_attention
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, either, first_origin, fold, is_constant, when
 from preflight.program.rows import FoundSettings
@@ -240,33 +242,98 @@ def parses_file(record: CallRecord) -> bool:
     return isinstance(func, ast.Attribute) and func.attr in _FILE_PARSERS
 
 
-def parameters(flavour: str = "transformers", version: str | None = None) -> list[Parameter]:
+def parameters(
+    flavour: str = "transformers", version: str | None = None, trl: str | None = None, used: Used = frozenset()
+) -> list[Parameter]:
     """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
-    return _flags(arguments_at(flavour, version))
+    may = in_use(version, trl, used)
+    own = arguments_at(flavour, may.told("transformers"), may.told("trl"))
+    found = [_agreed(one, flavour, may) if one.name in _DECIDING else one for one in _flags(own)]
+    return [*found, *_flags({name: own[new] for name, new in older_names(flavour, may).items() if new in own}, None)]
 
 
-def model_config_parameters() -> list[Parameter]:
-    """The flags that `TrlParser` adds for trl.ModelConfig."""
-    return _flags(model_config_at())
+_DECIDING = ("gradient_checkpointing", "bf16", "max_length", "beta", "per_device_train_batch_size")
+"""Arguments whose default makes another job of it."""
 
 
-def _flags(arguments: Mapping[str, Argument]) -> list[Parameter]:
-    found: list[Parameter] = []
-    for name, one in arguments.items():
-        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
-        found.append(Parameter(name, Const(one.default), flags, "dataclass", one.kind))
+def _agreed(one: Parameter, flavour: str, may: InUse) -> Parameter:
+    """A flag with its default, if every release that may be in use has it."""
+    told = may.told("transformers"), may.told("trl")
+    values: set[object] = set()
+    for library, number in _other_releases(flavour, may):
+        pair = (number, told[1]) if library == "transformers" else (told[0], number)
+        given = arguments_at(flavour, *pair).get(one.name)
+        default = given.default if given is not None else None
+        values.add(bool(default) if one.name == "gradient_checkpointing" else default)
+    if len(values) < 2 or (one.name == "max_length" and flavour == "sft"):  # None was 1,024 then
+        return one
+    words = f"the default of {one.name} depends on the release of the library, and no file states it"
+    return replace(one, default=Const(Unknown(words, Cause.not_set)))
+
+
+def from_flags(flavour: str, version: str | None = None, trl: str | None = None) -> dict[str, Expr]:
+    """The arguments of a class whose fields are flags: an older name that is given counts."""
+    found: dict[str, Expr] = {one.name: Ref(one.name) for one in parameters(flavour, version, trl)}
+    for old, new in older_names(flavour, in_use(version, trl)).items():
+        if old in found and new in found:
+            given = found.pop(old)
+            found[new] = Op("if", (Op("is", (given, Const(None))), found[new], given))
     return found
 
 
-def model_config_bindings() -> list[Binding]:
-    """Bindings of those flags, as `get_peft_config` and `get_quantization_config` use them."""
-    four, eight = Ref("load_in_4bit"), Ref("load_in_8bit")
-    quantized = Op("if", (four, Const("nf4"), Op("if", (eight, Const("int8"), Const("none")))))
+def model_config_parameters(trl: str | None = None) -> list[Parameter]:
+    """The flags that `TrlParser` adds for trl.ModelConfig."""
+    found = _flags(model_config_at(trl))
     return [
-        Binding("train.peft.method", Op("if", (Ref("use_peft"), Const("lora"), Const(None)))),
+        replace(one, type="list") if one.name in ("lora_target_modules", "lora_modules_to_save") else one
+        for one in found
+    ]
+
+
+_SAME: object = object()
+
+
+def _flags(arguments: Mapping[str, Argument], default: object = _SAME) -> list[Parameter]:
+    found: list[Parameter] = []
+    for name, one in arguments.items():
+        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
+        found.append(Parameter(name, Const(one.default if default is _SAME else None), flags, "dataclass", one.kind))
+    return found
+
+
+def adapters_of_model_config(trl: str | None) -> list[Binding]:
+    """Bindings of trl.ModelConfig's flags, as `get_peft_config` uses them."""
+    dora = Op("if", (Ref("use_dora"), Const("dora"), Const("lora")))
+    method = dora if "use_dora" in model_config_at(trl) else Const("lora")
+    on, targets = Ref("use_peft"), Ref("lora_target_modules")
+    every = Op("==", (targets, Const(("all-linear",))))
+    named = Op("if", (every, Const("all-linear"), targets))
+    return [
+        Binding("train.peft.method", Op("if", (on, method, Const(None)))),
         Binding("train.peft.r", Ref("lora_r")),
         Binding("train.peft.dropout", Ref("lora_dropout")),
+        Binding("train.peft.targets", Op("if", (on, named, Const(None)))),
+    ]
+
+
+_LOADING = ("dtype", "torch_dtype", "attn_implementation")
+
+
+def loading_of_model_config(trl: str | None) -> list[Binding]:
+    """Bindings of its flags that say how the model is loaded. The program passes them on, in one of many ways."""
+    given: dict[str, Expr] = {name: Ref(name) for name in _LOADING if name in model_config_at(trl)}
+    types = [given.pop(name) for name in ("dtype", "torch_dtype") if name in given]
+    given["dtype"] = Op("or", tuple(types)) if len(types) > 1 else types[0]
+    return [replace(one, rank=Rank.by_name) for one in dtype_and_attention(given)]
+
+
+def quantization_of_model_config() -> list[Binding]:
+    """Bindings of its flags, as `get_quantization_config` uses them."""
+    four, eight = Ref("load_in_4bit"), Ref("load_in_8bit")
+    quantized = Op("if", (four, Ref("bnb_4bit_quant_type"), Op("if", (eight, Const("int8"), Const("none")))))
+    return [
         Binding("train.quantization.type", quantized),
+        Binding("train.quantization.double_quant", Op("if", (four, Ref("use_bnb_nested_quant"), Const(None)))),
     ]
 
 

@@ -61,7 +61,7 @@ PAIRS = frozenset({"dpo", "orpo", "cpo", "reward"})
 """Trainers that pass the chosen and the rejected answer of each sample through the model together. KTO's batch has one
 answer for each sample; what it compares with is computed without gradients (trl/trainer/kto_trainer.py)."""
 _PROMPTS = (0, 15)
-"""Before this release a GRPO batch counted prompts, and each had `num_generations` answers (grpo_trainer.py of 0.14)."""
+"""Before this release a GRPO batch counted prompts, each with `num_generations` answers (grpo_trainer.py of 0.14)."""
 
 
 def sequences(args: Arguments, flavour: str, version: str | None) -> Expr:

@@ -10,9 +10,9 @@ from preflight.frameworks.library_defaults import NO, table
 from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line
 from preflight.program.bindings import constant, first_origin, is_constant, same, when
 from preflight.program.loops import backwards
-from preflight.python.objects import CallRecord, Instance, alternatives
+from preflight.python.objects import Abstract, CallRecord, Either, Instance, alternatives, to_expr
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown
 
 _POSITION = 1
 """Of `args` in transformers' and TRL's trainers: `Trainer(model, args)`."""
@@ -83,13 +83,13 @@ def trains_adapters(trainers: Sequence[CallRecord], calls: Sequence[CallRecord])
 
 
 def passed_reference(trainers: Sequence[CallRecord]) -> Expr:
-    """Whether the program passes a reference model."""
-    given = [
-        one
-        for one in trainers
-        if one.argument("ref_model", 1) is not None and one.method in ("DPOTrainer", "KTOTrainer")
-    ]
-    return _is_given(given[0], "ref_model", 1) if given else NO
+    """Whether the program passes a reference model in any case. One that it passes under a condition is passed where
+    there are no adapters, and there the trainer would make one."""
+    for record in trainers:
+        given = record.object("ref_model", 1) if record.method in ("DPOTrainer", "KTOTrainer") else None
+        if given is not None and all(isinstance(one, Instance) for one in alternatives(given)):
+            return Const(True, first_origin(record.argument("ref_model", 1)) or record.origin)
+    return NO
 
 
 def _wraps(record: CallRecord) -> bool:
@@ -99,34 +99,37 @@ def _wraps(record: CallRecord) -> bool:
     return record.method == "from_pretrained" and record.name.startswith(("peft.PeftModel", "peft.AutoPeftModel"))
 
 
-def _is_given(record: CallRecord, name: str, position: int | None = None) -> Expr:
+def _is_given(record: CallRecord, name: str) -> Expr:
     """Whether an argument is something other than None: yes, no, or what decides it."""
-    given, expr = record.object(name, position), record.argument(name, position)
-    place = first_origin(expr)
+    given, expr = record.object(name), record.argument(name)
+    place = first_origin(expr) or record.origin
     made = list(alternatives(given)) if given is not None else []
     if made and all(isinstance(one, Instance) for one in made):
         maker = made[0].record if isinstance(made[0], Instance) else None
         if maker is not None and maker.method == "get_peft_config":  # TRL's: None unless `use_peft`
             return _use_peft(maker)
-        return Const(True, place or record.origin)
+        return Const(True, place)
     if expr is not None and is_constant(expr):
-        value = constant(expr)
-        return Const(value is not None, place or record.origin)
-    if isinstance(expr, Op) and expr.operator == "if":
-        condition, yes, no = expr.operands
-        return when(condition, Const(constant(yes) is not None), Const(constant(no) is not None))
-    return Const(Unknown(f"whether {name} is None is not known", Cause.run_time), place or record.origin)
+        return Const(constant(expr) is not None, place)
+    if isinstance(given, Either):
+        return when(to_expr(given.condition), _something(given.then), _something(given.otherwise))
+    return Const(Unknown(f"whether {name} is None is not known", Cause.run_time), place)
+
+
+def _something(value: Abstract) -> Expr:
+    if isinstance(value, Instance):
+        return Const(True)
+    expr = to_expr(value)
+    return Const(constant(expr) is not None) if is_constant(expr) else expr
 
 
 def _use_peft(maker: CallRecord) -> Expr:
     """`get_peft_config(model_args)`: adapters are made if `ModelConfig(use_peft=True)`, or `--use_peft`, says so."""
     given = maker.object("model_args", 0)
     made = given.record if isinstance(given, Instance) else None
-    if made is None or made.method != "ModelConfig":
-        return Const(Unknown("whether get_peft_config makes adapters is not known", Cause.run_time), maker.origin)
-    if from_command_line(made):
-        return Ref("use_peft", maker.origin)
-    return made.kwargs.get("use_peft", Const(False, made.origin))
+    if made is not None and made.method == "ModelConfig" and not from_command_line(made):
+        return made.kwargs.get("use_peft", Const(False, made.origin))
+    return Ref("use_peft", maker.origin)
 
 
 def beside_each_other(made: Sequence[CallRecord], groups: Sequence[Sequence[Binding]]) -> list[Binding]:
