@@ -12,7 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict, cast
 
+from preflight.machines.abilities import able
 from preflight.vocabulary.extensions import GPUS, distinct, installed
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 
 GIB = 2**30
@@ -151,18 +153,22 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_index()[key][0].name for key in keys))
 
 
-def smallest_that_fits(needed: int | Callable[[Gpu], int]) -> Gpu | None:
+def smallest_that_fits(needed: int | Callable[[Gpu], int], job: Job | None = None) -> Gpu | None:
     """The smallest GPU with enough memory for `needed` (see `that_fit`); None: no GPU does."""
-    return next(that_fit(needed), None)
+    return next(that_fit(needed, job), None)
 
 
-def that_fit(needed: int | Callable[[Gpu], int]) -> Iterator[Gpu]:
+def that_fit(needed: int | Callable[[Gpu], int], job: Job | None = None) -> Iterator[Gpu]:
     """GPUs with enough memory for `needed`, the smallest first; `needed`: process bytes, or a function of the GPU.
+
+    Only those that can do what the `job` asks for (see `abilities`).
 
     With a function each GPU can have its own context. Slices of cards (MIG) and half cards are left out.
     """
     partial = {row["name"] for row, _ in _rows() if row.get("partial")}
     for gpu in gpus():
+        if job is not None and not able(gpu.compute_capability, job):
+            continue
         if gpu.name not in partial and (needed(gpu) if callable(needed) else needed) <= gpu.capacity:
             yield gpu
 

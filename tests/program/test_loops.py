@@ -234,13 +234,8 @@ def test_flags_of_trls_model_configuration(tmp_path: Path) -> None:
     """
     reading = read_program(text, tmp_path)
     assert "train.peft.method" not in values(reading)
-    given: dict[str, Value] = {
-        "use_peft": True,
-        "use_dora": False,
-        "lora_r": 32,
-        "lora_target_modules": ("all-linear",),
-    }
-    found = values(reading, {"model_name_or_path": "gpt2", **given})
+    given = {"model_name_or_path": "gpt2", "use_peft": True, "use_dora": False, "lora_r": 32}
+    found = values(reading, {**given, "lora_target_modules": ("all-linear",)})
     assert (found["model.name"], found["train.peft.method"], found["train.peft.r"]) == ("gpt2", "lora", 32)
     assert found["train.peft.targets"] == "all-linear"
     unused = read_program(text.replace(", peft_config=get_peft_config(model_args)", ""), tmp_path)
