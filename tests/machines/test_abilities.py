@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.machines.abilities import needed
-from preflight.machines.gpus import GIB, find_gpu, smallest_that_fits
+from preflight.machines.gpus import GIB, abilities, find_gpu, smallest_that_fits
 from preflight.vocabulary.job import Job
 
 
@@ -26,7 +25,7 @@ def job(**train: object) -> Job:
     ],
 )
 def test_what_a_job_asks_of_its_card(train: dict[str, object], asks: set[str]) -> None:
-    assert set(needed(job(**train))) == asks
+    assert set(abilities(job(**train))) == asks
 
 
 def test_no_card_is_named_that_lacks_the_precision() -> None:
