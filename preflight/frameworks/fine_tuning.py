@@ -133,7 +133,8 @@ def axolotl_plugins(args: Arguments, found: FoundSettings) -> None:
 
 def unsloth_quantization(args: Arguments, found: FoundSettings) -> None:
     """Weights in 4 bits by default, and if the name of the model says so."""
-    four, eight = args.given.get("load_in_4bit", Const(True)), args.get("load_in_8bit", False)
+    sixteen = any(args.some(name) for name in ("load_in_16bit", "load_in_fp8"))  # of releases since 2026
+    four, eight = args.given.get("load_in_4bit", Const(not sixteen)), args.get("load_in_8bit", False)
     kind = when(four, Const("nf4"), when(eight, Const("int8"), Const("none")))
     if "full_finetuning" in args:
         kind = when(args["full_finetuning"], Const("none"), kind)
@@ -180,4 +181,7 @@ def unsloth_checkpointing(args: Arguments, found: FoundSettings) -> None:
     smart = Op("==", (said, Const("unsloth")), said.origin) if isinstance(value, Unknown) else Const(value == "unsloth")
     yes = Const(True, first_origin(said))
     found.bindings.append(bind("train.gradient_checkpointing", when(smart, yes, said)))
-    found.bindings.append(bind("train.activation_offload", when(smart, yes, Const(False))))
+    if "use_gradient_checkpointing" in args:
+        found.bindings.append(bind("train.activation_offload", when(smart, yes, Const(False))))
+    else:  # True in releases before 2025
+        found.bindings.append(replace(bind("train.activation_offload", yes, Rank.default), others=(False,)))
