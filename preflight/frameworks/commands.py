@@ -15,6 +15,7 @@ from functools import lru_cache
 from preflight.frameworks.launchers import take_apart, text, visible_gpus
 from preflight.frameworks.table import ToolCommand, heads
 from preflight.frameworks.ultralytics import training
+from preflight.program.bindings import fold
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
 from preflight.vocabulary.text import Source
@@ -57,6 +58,14 @@ def kind_named(name: str) -> str | None:
     return next((kind for kind, command in commands().items() if command.name == name), None)
 
 
+def alone(name: str, launch: Launch) -> Launch:
+    """The launch of a tool's module (`python -m axolotl.cli.train`), which starts no processes if the tool's command
+    alone does."""
+    counted = launch.ranks_per_node is not None or launch.total_ranks is not None or launch.launcher != "python"
+    several = counted or commands()[str(kind_named(name))].module_spawns
+    return launch if several else replace(launch, ranks_per_node=Const(1))
+
+
 def copied(name: str, source: str) -> bool:
     """Whether a program of the project is a copy of one of diffusers' scripts, which cannot be read line by line."""
     script = name.rpartition("/")[2].removesuffix(".py")
@@ -86,7 +95,9 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         said.append(Word("method=", Const(apart.name, apart.target.origin)))
         rest = apart.words
     else:
-        launch = _counted(launch, launch.environment.get("NNODES"), _processes(name, launch, request))
+        nodes = launch.environment.get("NNODES")
+        machines = fold(Op("int", (nodes,)), nodes.origin) if nodes is not None else None
+        launch = _counted(launch, machines, _processes(name, launch, request))
     if name == "litgpt":
         method, rest = _litgpt(first, rest)
         said.append(Word("method=", Const(method, words[0].origin)))

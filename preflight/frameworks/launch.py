@@ -47,7 +47,8 @@ def _of_one_process(launch: Launch) -> Iterator[Binding]:
     """`CUDA_VISIBLE_DEVICES=0,1 python train.py`: the GPUs that the one process sees. transformers' Trainer then makes
     a DataParallel of the model, unless a device_map has spread it (trainer.py, `_wrap_model`)."""
     visible = visible_gpus(launch.environment)
-    if launch.launcher != "python" or launch.ranks_per_node is not None or launch.total_ranks is not None:
+    one = launch.ranks_per_node is None or constant(launch.ranks_per_node) == 1
+    if launch.launcher != "python" or not one or launch.total_ranks is not None:
         return
     if visible is not None:
         yield bind("parallel.gpus_per_node", visible, Rank.read)

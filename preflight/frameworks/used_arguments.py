@@ -10,7 +10,7 @@ from preflight.frameworks.library_defaults import NO, table
 from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line
 from preflight.program.bindings import constant, first_origin, is_constant, same, when
 from preflight.program.loops import backwards
-from preflight.python.objects import Abstract, CallRecord, Either, Instance, alternatives, to_expr
+from preflight.python.objects import Abstract, CallRecord, ClassValue, Either, Instance, alternatives, to_expr
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown
 
@@ -56,18 +56,25 @@ _WITH_PLAIN_ARGUMENTS = "0.12.2"
 newer one makes its own configuration of them, in which their defaults of precision and checkpointing stay."""
 
 
+def _flavour(trainer: CallRecord) -> str | None:
+    """Which of TRL's trainers a call makes, or a class of the project that is one."""
+    callee = trainer.callee
+    names = callee.external_bases if isinstance(callee, ClassValue) else (trainer.method,)
+    return next((_FLAVOURS[one] for each in names if (one := each.rpartition(".")[2]) in _FLAVOURS), None)
+
+
 def flavour_of(made: CallRecord, trainers: Sequence[CallRecord], trl: str | None) -> tuple[str, str | None]:
     """The flavour of an object of arguments, and the release of TRL whose defaults it has: transformers' own arguments
     may be given to a trainer of TRL."""
     flavour = ARGUMENT_CLASSES[made.method]
-    theirs = next((_FLAVOURS[one.method] for one in trainers if one.method in _FLAVOURS), None)
+    theirs = next((found for one in trainers if (found := _flavour(one)) is not None), None)
     return (theirs, _WITH_PLAIN_ARGUMENTS) if flavour == "transformers" and theirs is not None else (flavour, trl)
 
 
 def passed(trainers: Sequence[CallRecord], flavour: str) -> dict[str, Expr]:
     """Arguments of the configuration that older releases of TRL take as keywords of the trainer."""
     known = set(table()["trl"].get(flavour, ())) | set(table()["renamed"])
-    own = [one for one in trainers if one.method in _FLAVOURS]
+    own = [one for one in trainers if _flavour(one) is not None]
     return {
         name: expr for one in own for name, expr in one.kwargs.items() if name in known and constant(expr) is not None
     }
@@ -86,7 +93,7 @@ def passed_reference(trainers: Sequence[CallRecord]) -> Expr:
     """Whether the program passes a reference model in any case. One that it passes under a condition is passed where
     there are no adapters, and there the trainer would make one."""
     for record in trainers:
-        given = record.object("ref_model", 1) if record.method in ("DPOTrainer", "KTOTrainer") else None
+        given = record.object("ref_model", 1) if _flavour(record) in ("dpo", "kto") else None
         if given is not None and all(isinstance(one, Instance) for one in alternatives(given)):
             return Const(True, first_origin(record.argument("ref_model", 1)) or record.origin)
     return NO

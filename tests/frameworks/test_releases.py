@@ -178,3 +178,11 @@ def test_an_older_name_of_a_flag_counts_where_a_release_takes_it(tmp_path: Path)
     assert found["train.gradient_checkpointing"] is False
     (tmp_path / "requirements.txt").write_text("trl==1.0.0\n")
     assert "max_seq_length" not in {one.name for one in read_program(FLAGS, tmp_path).parameters}
+
+
+def test_a_class_of_the_project_takes_the_arguments_of_its_base(tmp_path: Path) -> None:
+    own = "class Own(DPOTrainer):\n    pass\n"
+    keywords = ", max_length=700"
+    text = DPO.format(more=own, reference="ref_model", keywords=keywords, arguments=CONFIG)
+    found = values(read_program(text.replace("= DPOTrainer(", "= Own("), tmp_path))
+    assert (found["train.batch_size"], found["train.seq_len"], found["train.copies.reference"]) == (4, 700, 1)
