@@ -69,6 +69,28 @@ def test_trl_in_yaml(tmp_path: Path) -> None:
     assert values(read("sft.yaml", text, tmp_path))["train.gradient_checkpointing"] is True
 
 
+def test_trls_keys_of_four_bits(tmp_path: Path) -> None:
+    text = """
+        model_name_or_path: Qwen/Qwen3-8B
+        per_device_train_batch_size: 1
+        output_dir: out
+        max_length: 512
+        packing: false
+        load_in_4bit: true
+        bnb_4bit_quant_type: fp4
+        use_bnb_nested_quant: true
+        dtype: bfloat16
+        use_peft: true
+        lora_target_modules: all-linear
+        chat_template_path: x
+        a_key_of_another_release: 7
+    """
+    found = values(read("sft.yaml", text, tmp_path))
+    assert (found["train.quantization.type"], found["train.quantization.double_quant"]) == ("fp4", True)
+    assert (found["train.weights_dtype"], found["train.quantization.compute_dtype"]) == ("bf16", "bf16")
+    assert found["train.peft.targets"] == "all-linear"
+
+
 AXOLOTL = """
 base_model: NousResearch/Llama-3.2-1B
 datasets:
