@@ -94,7 +94,7 @@ def in_use(transformers: str | None = None, trl: str | None = None, used: Used =
     if trl is None:
         newest = release(first[-1]) or NEWEST
         second = tuple(one for one in second if (release(needs[one]) or ()) <= newest) or second
-    if transformers is None:
+    if transformers is None and len(second) < len(needs):  # something says that TRL is in use
         oldest = release(_needed(second[0])) or ()
         first = tuple(one for one in first if (release(one) or NEWEST) >= oldest) or first
     return InUse(first, second)

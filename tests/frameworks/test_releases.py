@@ -23,7 +23,7 @@ def told(given: Mapping[str, Value], flavour: str, trl: str | None) -> dict[str,
 @pytest.mark.parametrize(
     ("stated", "used", "transformers", "trl"),
     [
-        ((None, None), (), ("4.31.0", "5.23.0"), ("0.7.11", "1.16.0")),
+        ((None, None), (), ("4.30.2", "5.23.0"), ("0.7.11", "1.16.0")),
         ((None, "0.24.0"), (), ("4.56.2", "5.23.0"), ("0.24.0", "0.24.0")),
         # a release of TRL needs some release of transformers
         (("4.48.3", None), (), ("4.48.3", "4.48.3"), ("0.7.11", "0.17.0")),
@@ -31,8 +31,8 @@ def told(given: Mapping[str, Value], flavour: str, trl: str | None) -> dict[str,
         ((None, None), (("SFTTrainer", "max_seq_length"),), ("4.31.0", "5.23.0"), ("0.7.11", "0.12.2")),
         ((None, None), (("TrainingArguments", "evaluation_strategy"),), ("4.31.0", "4.50.3"), ("0.7.11", "0.18.2")),
         # arguments that no release takes together, or that nobody knows, say nothing
-        ((None, None), (("DPOConfig", "max_target_length"), ("DPOConfig", "tools")), ("4.31.0", "5.23.0"), None),
-        ((None, None), (("SFTConfig", "of_a_script"),), ("4.31.0", "5.23.0"), ("0.7.11", "1.16.0")),
+        ((None, None), (("DPOConfig", "max_target_length"), ("DPOConfig", "tools")), ("4.30.2", "5.23.0"), None),
+        ((None, None), (("SFTConfig", "of_a_script"),), ("4.30.2", "5.23.0"), ("0.7.11", "1.16.0")),
     ],
 )  # fmt: skip
 def test_the_releases_that_may_be_in_use(
