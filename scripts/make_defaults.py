@@ -4,9 +4,11 @@
     python -m pip download --no-deps -d FOLDER transformers==5.23.0 trl==1.16.0 ...
 
 Nothing is imported: the classes are read as text. An argument has an entry for each release of those read in which its
-type or its default changed (type "": the class has it no more); between two releases that were read, the earlier one's
-default stands. The first entry holds for every release before it. A default that depends on the release of torch is the
-newest torch's from transformers 5 on, and the older ones' before.
+type or its default changed (type "": the class does not have it, and its base class may); between two releases that
+were read, the earlier one's default stands. The first entry holds for every release before it. A default that depends
+on the release of torch is the newest torch's from transformers 5 on, and the older ones' before. `taken` says which
+arguments the classes and the trainers took in some of the releases and not in all of them: an argument in use says
+which release it is. `needs` says which transformers each TRL needs at least.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 TABLE = Path(__file__).parents[1] / "preflight" / "frameworks" / "transformers.json"
@@ -32,10 +35,12 @@ TRAINING = (
 TRL = (
     "packing", "max_length", "max_prompt_length", "max_completion_length", "num_generations", "beta",
     "activation_offloading", "loss_type", "precompute_ref_log_probs", "reference_free", "response_length", "use_vllm",
-    "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enable_sleep_mode",
+    "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enable_sleep_mode", "padding_free", "sync_ref_model",
+    "force_use_ref_model",
 )  # fmt: skip
 MODEL = ("model_name_or_path", "dtype", "torch_dtype", "attn_implementation", "use_peft", "lora_r", "lora_dropout",
-         "load_in_4bit", "load_in_8bit")  # fmt: skip
+         "lora_target_modules", "lora_modules_to_save", "use_dora", "load_in_4bit", "load_in_8bit",
+         "bnb_4bit_quant_type", "use_bnb_nested_quant")  # fmt: skip
 CLASSES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "transformers": {"transformers": ("Seq2SeqTrainingArguments", TRAINING)},
     "trl": {
@@ -47,7 +52,15 @@ CLASSES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     },
 }  # fmt: skip
 """Library -> flavour -> the class, and which of its arguments are kept."""
-_FILES = re.compile(r"^transformers/training_args(_seq2seq)?\.py$|^trl/(trainer|experimental/\w+)/\w*_?config\.py$")
+TRAINERS: Mapping[str, tuple[str, ...]] = {
+    "transformers": ("Trainer", "Seq2SeqTrainer"),
+    "trl": ("SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer",
+            "RLOOTrainer", "PPOTrainer"),
+}  # fmt: skip
+"""Library -> classes whose constructors' arguments are compared, beside those of CLASSES."""
+_FILES = re.compile(
+    r"^transformers/(training_args|trainer)(_seq2seq)?\.py$|^trl/(trainer|experimental/\w+)/\w*_?(config|trainer)\.py$"
+)
 
 Entry = list[object]
 """[release, type, whether it may be None, default]"""
@@ -60,6 +73,15 @@ def release(path: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in path.name.split("-")[1].split(".")[:3] if part.isdigit())
 
 
+def needed(wheel: Path) -> str:
+    """The oldest transformers that a release of TRL can be installed with; "0" if its metadata does not say."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        said = re.search(r"^Requires-Dist: transformers\s*\(?>=([\d.]+)", archive.read(name).decode(), re.MULTILINE)
+    return said[1] if said else "0"
+
+
+@lru_cache(maxsize=128)
 def classes_of(wheel: Path) -> dict[str, ast.ClassDef]:
     """Every class of a wheel's files of arguments; what stands under trl/trainer counts more than experiments."""
     found: dict[str, ast.ClassDef] = {}
@@ -67,7 +89,9 @@ def classes_of(wheel: Path) -> dict[str, ast.ClassDef]:
         for name in sorted((n for n in archive.namelist() if _FILES.match(n)), reverse=True):
             tree = ast.parse(archive.read(name))
             for node in tree.body:
-                if isinstance(node, ast.ClassDef) and (node.name not in found or "/trainer/" in name):
+                if not isinstance(node, ast.ClassDef) or f"_{node.name}" in map(ast.unparse, node.bases):
+                    continue  # a name that was kept for a class that has moved
+                if node.name not in found or "/trainer/" in name:
                     found[node.name] = node
     return found
 
@@ -90,6 +114,50 @@ def fields_of(name: str, classes: Mapping[str, ast.ClassDef], newest_torch: bool
             kind, nullable = type_of(one.annotation)
             default = default_of(one.value, assigned)
             found[one.target.id] = [kind, nullable or default is None, default]
+    return found
+
+
+def taken_by(name: str, classes: Mapping[str, ast.ClassDef]) -> frozenset[str] | None:
+    """Names that the constructor of a class takes, older ones that it still accepts too; None if it is not there."""
+    node = classes.get(name)
+    if node is None:
+        return None
+    found = set() if name.endswith("Trainer") else set(fields_of(name, classes, True))
+    for one in node.body:
+        if isinstance(one, ast.FunctionDef) and one.name == "__init__":
+            found |= {each.arg for each in (*one.args.args, *one.args.kwonlyargs)}
+            said = [call for call in one.decorator_list if isinstance(call, ast.Call)]
+            words = [each.value for call in said for each in ast.walk(call) if isinstance(each, ast.Constant)]
+            found |= {word for word in words if isinstance(word, str) and word.isidentifier()}
+            if one.args.kwarg is not None:
+                found.add("**")
+    return frozenset(found - {"self"})
+
+
+def taken(
+    wheels: list[Path], names: tuple[str, ...], inherited: frozenset[str]
+) -> dict[str, dict[str, list[list[str]]]]:
+    """Class -> argument -> [first release, last release], ..., for arguments that not every release takes.
+
+    `inherited` are arguments of another library's base class: a class may repeat them to change their defaults.
+    """
+    found: dict[str, dict[str, list[list[str]]]] = {}
+    each = [(".".join(map(str, release(wheel))), classes_of(wheel)) for wheel in wheels]
+    for name in names:
+        seen = [(number, args) for number, classes in each if (args := taken_by(name, classes))]
+        every = sorted({argument for _, args in seen for argument in args} - inherited - {"**"})
+        for argument in every:
+            spans: list[list[str]] = []
+            before = False
+            for number, args in seen:
+                has = argument in args or "**" in args
+                if has and before:
+                    spans[-1][1] = number
+                elif has:
+                    spans.append([number, number])
+                before = has
+            if spans != [[seen[0][0], seen[-1][0]]]:
+                found.setdefault(name, {})[argument] = spans
     return found
 
 
@@ -124,12 +192,12 @@ def changes(wheels: list[Path], renamed: Mapping[str, str], name: str, kept: tup
         fields |= {new: fields[old] for old, new in renamed.items() if old in fields and new not in fields}
         for argument in kept:
             entry = fields.get(argument, GONE if classes.get(name) is not None else None)
-            if entry is None or (entry == GONE and argument not in found):
+            if entry is None:
                 continue
             if argument not in found or found[argument][-1][1:] != entry:
                 number = ".".join(map(str, release(wheel))) if argument in found else "0"
                 found.setdefault(argument, []).append([number, *entry])
-    return dict(sorted(found.items()))
+    return {argument: entries for argument, entries in sorted(found.items()) if entries != [["0", *GONE]]}
 
 
 def lines(table: Mapping[str, object]) -> Iterator[str]:
@@ -156,13 +224,23 @@ def main() -> None:
         "comment": "Made by scripts/make_defaults.py: argument -> [since release, type, may be None, default], ...",
     }
     read: dict[str, list[str]] = {}
+    known: dict[str, object] = {}
+    inherited: set[str] = set()
     for library, flavours in CLASSES.items():
         wheels = sorted(folder.glob(f"{library}-*.whl"), key=release)
         read[library] = [".".join(map(str, release(wheel))) for wheel in wheels]
         table[library] = {
             flavour: changes(wheels, renamed, name, kept) for flavour, (name, kept) in flavours.items()
         }  # fmt: skip
-    table = {"comment": table.pop("comment"), "releases": read, "renamed": renamed, **table}
+        names = (*dict.fromkeys(name for name, _ in flavours.values()), *TRAINERS[library])
+        known |= taken(wheels, names, frozenset(inherited))
+        for wheel in wheels if library == "transformers" else ():
+            inherited |= set(fields_of("Seq2SeqTrainingArguments", classes_of(wheel), True))
+    needs = {
+        ".".join(map(str, release(wheel))): needed(wheel) for wheel in sorted(folder.glob("trl-*.whl"), key=release)
+    }
+    head = {"comment": table.pop("comment"), "releases": read, "needs": needs, "renamed": renamed, "taken": known}
+    table = {**head, **table}
     TABLE.write_text("".join(lines(table)), "utf-8")
 
 

@@ -24,6 +24,7 @@ from preflight.vocabulary.estimates import Estimates
 
 if TYPE_CHECKING:
     from preflight.vocabulary.estimates import StepMoment
+    from preflight.vocabulary.job import Job
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -91,7 +92,7 @@ def command(
         streams.show(plain.written(data), "json")
         return
     rows = frontier(subject.job, subject.estimate) if found.device is None else []
-    smallest = _smallest(found)
+    smallest = _smallest(found, subject.job)
     name = subject.gpu.name if subject.gpu is not None else ""
     look = look_for(sys.stdout)
     text = texts.render(subject.job, found, name, smallest, rows, compared, look, _moments(subject, found))
@@ -139,8 +140,8 @@ def _plot(path: Path, subject: Subject, found: Estimates) -> None:
     write_output(path, drawing)
 
 
-def _smallest(found: Estimates) -> str:
+def _smallest(found: Estimates, job: Job) -> str:
     from preflight.engine.check import smallest
 
-    gpu = smallest(found.device)
+    gpu = smallest(found.device, job)
     return gpu.name if gpu is not None else ""

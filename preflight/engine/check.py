@@ -255,7 +255,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     estimate, sides = certainty.estimate, estimator.sides(certainty.estimate)
     constraints = project.settings.constraints
     space = judge(study, estimate, *sides, constraints=constraints, doubted=certainty.sides())
-    least = smallest(space.worst.estimates.device) if target.gpu is None else None
+    least = smallest(space.worst.estimates.device, space.worst.job) if target.gpu is None else None
     worst = next(index for index, one in enumerate(space.boxes) if one.worst is space.worst)
     known = {name: one.standing for name, one in held[worst].items()}
     result = StudyResult(
@@ -311,14 +311,14 @@ def _values(domain: Domain, most: int) -> tuple[Value, ...] | None:
     return tuple(round(point) if domain.integer else point for point in points)
 
 
-def smallest(device: DeviceEstimate | None) -> Gpu | None:
-    """The GPU with the least memory that certainly holds the job, its own context counted."""
+def smallest(device: DeviceEstimate | None, job: Job) -> Gpu | None:
+    """The GPU with the least memory that certainly holds the job, its own context counted, and can compute it."""
     if device is None or device.lower_bound or device.capacity is not None:
         return None
     from preflight.machines.gpus import smallest_that_fits
 
     reserved = device.reserved.high
-    return smallest_that_fits(lambda gpu: reserved + gpu.context[2])
+    return smallest_that_fits(lambda gpu: reserved + gpu.context[2], job)
 
 
 def _findings(case: Case, asked: CheckSetup) -> Iterator[Finding]:

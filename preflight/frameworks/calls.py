@@ -16,15 +16,26 @@ from preflight.frameworks.transformers_trainer import (
     FP32,
     NO,
     Use,
+    adapters_of_model_config,
     from_command_line,
-    model_config_bindings,
+    from_flags,
+    loading_of_model_config,
     model_config_parameters,
     parameters,
+    quantization_of_model_config,
     training_arguments,
 )
 from preflight.frameworks.trl import is_old_ppo, old_ppo
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
-from preflight.frameworks.used_arguments import beside_each_other, used
+from preflight.frameworks.used_arguments import (
+    beside_each_other,
+    flavour_of,
+    passed,
+    passed_reference,
+    takes,
+    trains_adapters,
+    used,
+)
 from preflight.program import loaders
 from preflight.program.adaptations import liger_bindings, loaded_as_saved
 from preflight.program.adapters import adapter_bindings
@@ -49,7 +60,7 @@ from preflight.program.resuming import resume_bindings
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Scalar, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
@@ -60,6 +71,8 @@ _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrain
              "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer", "SentenceTransformerTrainer",
              "CrossEncoderTrainer", "SparseEncoderTrainer")  # fmt: skip
 
+
+_REFERENCE = "train.copies.reference"
 
 Versions = tuple["str | None", "str | None"]
 """Of transformers and of TRL, where they are stated."""
@@ -154,14 +167,19 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     if weights is not None:
         models.append(bind("train.weights_dtype", weights))
     if any(r.method == "ModelConfig" and r.name.startswith("trl.") and from_command_line(r) for r in calls):
-        parameters = (*parameters, *model_config_parameters())
-        models += model_config_bindings()
+        parameters = (*parameters, *model_config_parameters(versions[1]))
+        made = {record.method for record in calls}
+        models += loading_of_model_config(versions[1])
+        models += adapters_of_model_config(versions[1]) if "get_peft_config" in made else []
+        models += quantization_of_model_config() if "get_quantization_config" in made else []
     stored = _last(models, "train.weights_dtype")
     task = _task(models)
     loops, loop_facts = loop_bindings(calls, project)
     yolo, yolo_facts = ultralytics_bindings(calls, project)
     evaluated = evaluation(calls, project)
     trained = _trainers(calls, stored, versions, task)
+    if any(b.field == _REFERENCE for b in trained):  # the trainer knows what it keeps of the models that are loaded
+        models = [b for b in models if b.field != _REFERENCE]
     paths = tuple(dict.fromkeys(record.path for record in calls))
     kept, kept_facts = objects_in_memory(paths, project)
     bindings = [
@@ -282,28 +300,36 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
         evaluates=any(record.method in ("evaluate", "predict") and _is_trainer(record) for record in calls),
         compute_metrics=Const(True, metrics.keyword_origins.get("compute_metrics")) if metrics is not None else NO,
         reduces_logits=any(_given(record, "preprocess_logits_for_metrics") for record in trainers),
-        peft=any(_given(record, "peft_config") for record in trainers),
+        peft=trains_adapters(trainers, calls),
+        reference=passed_reference(trainers),
         base=_base(stored),
         task=task,
     )
-    version, trl = versions
     own = own_optimizer(trainers)
     made = [r for r in calls if r.method in ARGUMENT_CLASSES and r.name.startswith(_ARGUMENT_PACKAGES)]
     taken = used(made, trainers, calls)
     groups: list[list[Binding]] = []
     for record in taken:
-        flavour = ARGUMENT_CLASSES[record.method]
-        values: Mapping[str, Expr] = record.kwargs
-        if from_command_line(record):
-            values = {**{parameter.name: Ref(parameter.name) for parameter in parameters(flavour, version)}, **values}
-        if flavour == "ppo" and is_old_ppo(record.kwargs):
+        if ARGUMENT_CLASSES[record.method] == "ppo" and is_old_ppo(record.kwargs):
             groups.append(list(under(record.conditions, old_ppo(Arguments(record.kwargs, rank=None), use.base))))
             continue
-        bindings = training_arguments({**values, **_inside(record)}, flavour, use, version, trl)
+        bindings = _of_arguments(record, [one for one in trainers if takes(one, record)], use, versions)
         bindings = [b for b in bindings if own is None or not b.field.startswith("train.optimizer")]
         stated = [b for b in bindings if record.complete or b.rank != Rank.default]
         groups.append(list(under(record.conditions, stated)))
     return [*beside_each_other(taken, groups), *(own or ())]
+
+
+def _of_arguments(record: CallRecord, trainers: Sequence[CallRecord], use: Use, versions: Versions) -> list[Binding]:
+    """Bindings of one object of arguments, as the trainers that are made with it take it."""
+    version, trl = versions
+    signs = {(one.method, name) for one in (record, *trainers) for name in one.kwargs if one.callee is None}
+    signs |= {(record.method, name) for name in record.kwargs}
+    flavour, trl = flavour_of(record, trainers, trl)
+    values: dict[str, Expr] = {**record.kwargs, **_inside(record)}
+    if from_command_line(record):
+        values = {**from_flags(flavour, version, trl), **values}
+    return training_arguments({**values, **passed(trainers, flavour)}, flavour, use, version, trl, frozenset(signs))
 
 
 def _base(stored: Expr | None) -> Expr:

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from preflight.frameworks.launchers import take_apart, text
+from preflight.frameworks.launchers import take_apart, text, visible
 from preflight.frameworks.table import ToolCommand, heads
 from preflight.frameworks.ultralytics import training
+from preflight.program.bindings import fold
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Const, Expr, Op
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _FILES = (".yaml", ".yml", ".json")
 _METHODS = ("lora", "full", "adapter", "adapter_v2")
@@ -57,6 +58,14 @@ def kind_named(name: str) -> str | None:
     return next((kind for kind, command in commands().items() if command.name == name), None)
 
 
+def alone(name: str, launch: Launch) -> Launch:
+    """The launch of a tool's module (`python -m axolotl.cli.train`), which starts no processes if the tool's command
+    alone does."""
+    counted = launch.ranks_per_node is not None or launch.total_ranks is not None or launch.launcher != "python"
+    several = counted or commands()[str(kind_named(name))].module_spawns
+    return launch if several else replace(launch, ranks_per_node=Const(1))
+
+
 def copied(name: str, source: str) -> bool:
     """Whether a program of the project is a copy of one of diffusers' scripts, which cannot be read line by line."""
     script = name.rpartition("/")[2].removesuffix(".py")
@@ -86,7 +95,9 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         said.append(Word("method=", Const(apart.name, apart.target.origin)))
         rest = apart.words
     else:
-        launch = _counted(launch, launch.environment.get("NNODES"), _processes(name, launch, request))
+        nodes = launch.environment.get("NNODES")
+        machines = fold(Op("int", (nodes,)), nodes.origin) if nodes is not None else None
+        launch = _counted(launch, machines, _processes(name, launch, request))
     if name == "litgpt":
         method, rest = _litgpt(first, rest)
         said.append(Word("method=", Const(method, words[0].origin)))
@@ -138,18 +149,24 @@ def _counted(launch: Launch, nodes: Expr | None, ranks: Expr | None) -> Launch:
 
 
 def _processes(name: str, launch: Launch, request: Request | None) -> Expr | None:
-    """How many processes the command starts on a node: as NPROC_PER_NODE says, or one per GPU that was asked for."""
+    """How many processes the command starts on a node: as NPROC_PER_NODE says, or one on each GPU that it sees.
+
+    `llamafactory-cli train` starts torchrun with `torch.cuda.device_count()` processes (its cli.py and launcher.py),
+    `axolotl train` starts `accelerate launch`.
+    """
     stated = launch.environment.get("NPROC_PER_NODE")
     if stated is not None and name in ("swift", "llamafactory-cli"):
         return Op("int", (stated,), stated.origin)
-    if (
-        not commands()[str(kind_named(name))].spawns
-        or launch.launcher in ("torchrun", "accelerate", "deepspeed")
-        or request is None
-    ):
+    started = launch.launcher in ("torchrun", "accelerate", "deepspeed") or launch.total_ranks is not None
+    if not commands()[str(kind_named(name))].spawns or started or launch.ranks_per_node is not None:
         return None
-    gpus = request.gpus_per_node
-    return Const(gpus, request.origins.get("gpus_per_node")) if isinstance(gpus, int) and gpus > 1 else None
+    seen = visible(launch.environment.get("CUDA_VISIBLE_DEVICES"))
+    if seen is not None:
+        return seen
+    gpus = request.gpus_per_node if request is not None else None
+    if isinstance(gpus, int):
+        return Const(gpus, request.origins.get("gpus_per_node") if request is not None else None)
+    return Const(Unknown(f"{name} starts a process on each GPU of the machine", Cause.run_time))
 
 
 def _litgpt(first: str, words: tuple[Word, ...]) -> tuple[str, tuple[Word, ...]]:
@@ -180,17 +197,20 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
+    from preflight.program.versions import pinned
     from preflight.vocabulary.argv import behind_unread_words
 
     words = call.words if call is not None else ()
     kind = words[0].value.value if words and isinstance(words[0].value, Const) else None
     if not isinstance(kind, str) or kind not in heads():
         return Reading(source.path, NAME, trains=False)
-    found = read_table(kind, arguments_of(None, {}, given_by(words[1:])))
+    versions = list(pinned(source.path, project))
+    given = given_by(words[1:]) | {one.field: one.expr for one in versions}
+    found = read_table(kind, arguments_of(None, {}, given))
     settle_files(found, project, folders(source.path, call))
     behind = read_table(kind, arguments_of(None, {}, given_by(behind_unread_words(words[1:])[1]))).bindings
     found.bindings = after_unread_words(words[1:], found.bindings, behind)
     facts = (Fact("framework", heads()[kind].framework), *found.facts)
     links = (*launch_links(call, project), *found.links)
-    bindings = tuple(launch_bindings(call, facts, found.bindings, project))
+    bindings = (*versions, *launch_bindings(call, facts, found.bindings, project))
     return Reading(source.path, kind, bindings=bindings, links=links, facts=facts, problems=tuple(found.problems))

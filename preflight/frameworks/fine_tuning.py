@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from preflight.frameworks.fsdp import fsdp_settings
 from preflight.frameworks.shared import doubled
-from preflight.frameworks.transformers_trainer import Use, training_arguments
+from preflight.frameworks.transformers_trainer import SOFTWARE, Use, training_arguments
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
 from preflight.program.rows import FoundSettings
-from preflight.vocabulary.reading import Rank
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
@@ -39,8 +39,28 @@ def llamafactory_trainer(args: Arguments, found: FoundSettings) -> None:
     if "enable_liger_kernel" in args:
         values["use_liger_kernel"] = args.get("enable_liger_kernel")
     evaluates = args.some("val_size") or "eval_dataset" in args
-    bindings = training_arguments(values, "transformers", Use(evaluates=evaluates))
+    release = args.value(f"{SOFTWARE}transformers")
+    version = release if isinstance(release, str) else None
+    bindings = training_arguments(values, "transformers", Use(evaluates=evaluates), version)
+    if args.value("finetuning_type") in _ADAPTED:
+        bindings = [_in_its_own_type(binding) for binding in bindings]
     found.bindings += doubled(bindings) if args.value("stage") in ("dpo", "rm") else bindings
+    if not any(args.some(name) for name in ("bf16", "fp16", "pure_bf16")):
+        own = replace(bind("train.weights_dtype", Const("bf16"), Rank.default), others=("fp16",))
+        found.bindings += [own] if args.value("finetuning_type") in _ADAPTED else []
+
+
+_ADAPTED = (None, "lora", "oft")
+"""Values of `finetuning_type`, lora if it is not given. Of these the model stays in the type that it is loaded in: only
+weights that train are made fp32 (model/adapter.py)."""
+
+
+def _in_its_own_type(binding: Binding) -> Binding:
+    """Without bf16 and fp16 the model is loaded, and runs, in bf16 if its checkpoint is, and else in fp16: on a GPU
+    never in fp32 (extras/misc.py, `infer_optim_dtype`)."""
+    if binding.field != "train.precision" or binding.rank != Rank.default:
+        return binding
+    return replace(binding, expr=Const("bf16"), others=("fp16",))
 
 
 def swift_trainer(args: Arguments, found: FoundSettings) -> None:
@@ -113,7 +133,8 @@ def axolotl_plugins(args: Arguments, found: FoundSettings) -> None:
 
 def unsloth_quantization(args: Arguments, found: FoundSettings) -> None:
     """Weights in 4 bits by default, and if the name of the model says so."""
-    four, eight = args.given.get("load_in_4bit", Const(True)), args.get("load_in_8bit", False)
+    sixteen = any(args.some(name) for name in ("load_in_16bit", "load_in_fp8"))  # of releases since 2026
+    four, eight = args.given.get("load_in_4bit", Const(not sixteen)), args.get("load_in_8bit", False)
     kind = when(four, Const("nf4"), when(eight, Const("int8"), Const("none")))
     if "full_finetuning" in args:
         kind = when(args["full_finetuning"], Const("none"), kind)
@@ -160,4 +181,7 @@ def unsloth_checkpointing(args: Arguments, found: FoundSettings) -> None:
     smart = Op("==", (said, Const("unsloth")), said.origin) if isinstance(value, Unknown) else Const(value == "unsloth")
     yes = Const(True, first_origin(said))
     found.bindings.append(bind("train.gradient_checkpointing", when(smart, yes, said)))
-    found.bindings.append(bind("train.activation_offload", when(smart, yes, Const(False))))
+    if "use_gradient_checkpointing" in args:
+        found.bindings.append(bind("train.activation_offload", when(smart, yes, Const(False))))
+    else:  # True in releases before 2025
+        found.bindings.append(replace(bind("train.activation_offload", yes, Rank.default), others=(False,)))

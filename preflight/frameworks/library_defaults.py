@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,10 @@ class Use:
     compute_metrics: Expr = NO
     reduces_logits: bool = False
     """preprocess_logits_for_metrics is given: its result (usually an argmax) is kept, not the logits."""
-    peft: bool = False
+    peft: Expr = NO
+    """Whether the trainer trains adapters."""
+    reference: Expr = NO
+    """Whether the program passes a reference model."""
     base: Expr = FP32
     """Precision when neither bf16 nor fp16 is asked for: the weights' own."""
     task: str | None = None
@@ -65,10 +68,108 @@ def arguments_at(flavour: str, version: str | None, trl: str | None = None) -> d
     return (_gone(own) if trl is None else {}) | found | _at(own, trl)
 
 
-def releases(library: str, flavour: str = "transformers") -> tuple[str, ...]:
-    """The releases in which a default of the library's class changed."""
+Used = frozenset[tuple[str, str]]
+"""(class, argument) of calls of a program: each is a sign of the releases that take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """Releases that may be in use, the oldest first: the one that is stated, else those that take what is given."""
+
+    transformers: tuple[str, ...]
+    trl: tuple[str, ...]
+
+    def told(self, library: str) -> str | None:
+        """The stated release, or the newest that may be in use; None if that is the newest of all."""
+        may = self.transformers if library == "transformers" else self.trl
+        return may[-1] if len(may) == 1 or may[-1] != table()["releases"][library][-1] else None
+
+
+@lru_cache(maxsize=256)
+def in_use(transformers: str | None = None, trl: str | None = None, used: Used = frozenset()) -> InUse:
+    """The releases that may be in use; a release of TRL needs some release of transformers."""
+    first = (transformers,) if transformers is not None else _taking("transformers", used)
+    second = (trl,) if trl is not None else _taking("trl", used)
+    needs: Mapping[str, str] = table()["needs"]
+    if trl is None:
+        newest = release(first[-1]) or NEWEST
+        second = tuple(one for one in second if (release(needs[one]) or ()) <= newest) or second
+    if transformers is None and len(second) < len(needs):  # something says that TRL is in use
+        oldest = release(_needed(second[0])) or ()
+        first = tuple(one for one in first if (release(one) or NEWEST) >= oldest) or first
+    return InUse(first, second)
+
+
+def _needed(trl: str) -> str:
+    """The oldest transformers that a release of TRL needs; of one that was not read, what the one before needs."""
+    stated = release(trl) or NEWEST
+    needs: Mapping[str, str] = table()["needs"]
+    before = [needed for one, needed in needs.items() if (release(one) or NEWEST) <= stated]
+    return before[-1] if before else "0"
+
+
+def _taking(library: str, used: Used) -> tuple[str, ...]:
+    """The releases that were read and take every argument that is used; all of them if none does."""
+    every: list[str] = table()["releases"][library]
+    spans = [each for name, argument in used if (each := _spans(library, name, argument))]
+    found = [one for one in every if all(_takes(one, each) for each in spans)]
+    return tuple(found or every)
+
+
+def _spans(library: str, name: str, argument: str) -> list[tuple[str, str]]:
+    """When a class of the library took an argument; empty if always, or if nobody knows."""
+    if (name in _OF_TRANSFORMERS) != (library == "transformers"):
+        return []
+    spans: list[tuple[str, str]] = table()["taken"].get(_OF_TRANSFORMERS.get(name, name), {}).get(argument, [])
+    return spans
+
+
+_OF_TRANSFORMERS = {
+    "TrainingArguments": "Seq2SeqTrainingArguments",
+    "Seq2SeqTrainingArguments": "Seq2SeqTrainingArguments",
+    "Trainer": "Trainer",
+    "Seq2SeqTrainer": "Seq2SeqTrainer",
+}
+"""Classes of transformers, each with its name in the table; all others are TRL's."""
+
+
+def older_names(flavour: str, may: InUse) -> dict[str, str]:
+    """Older names of arguments that a release in use may still take, each with the name that the table uses."""
+    classes = {"transformers": "TrainingArguments", **_CLASSES}
+    found: dict[str, str] = {}
+    for old, new in table()["renamed"].items():
+        for library, numbers in (("transformers", may.transformers), ("trl", may.trl)):
+            name = classes["transformers" if library == "transformers" else flavour]
+            spans = _spans(library, name, old)
+            if spans and any(_takes(one, spans) for one in numbers):
+                found[old] = new
+    return found
+
+
+_CLASSES = {
+    "sft": "SFTConfig", "dpo": "DPOConfig", "grpo": "GRPOConfig", "reward": "RewardConfig", "kto": "KTOConfig",
+    "orpo": "ORPOConfig", "cpo": "CPOConfig", "rloo": "RLOOConfig", "ppo": "PPOConfig",
+}  # fmt: skip
+"""Flavour -> TRL's class of arguments."""
+
+
+def _takes(number: str, spans: Sequence[tuple[str, str]]) -> bool:
+    this = release(number) or NEWEST
+    return any((release(first) or ()) <= this <= (release(last) or NEWEST) for first, last in spans)
+
+
+def differing(library: str, flavour: str, candidates: Sequence[str]) -> tuple[str, ...]:
+    """Of some releases, the first and those from which on a default of the library's class is another one."""
     entries: _Entries = table()[library].get(flavour, {})
-    return tuple(dict.fromkeys(since for changes in entries.values() for since, *_ in changes))
+    since = {release(one) or () for changes in entries.values() for one, *_ in changes}
+    found: list[str] = []
+    before: tuple[int, ...] | None = None
+    for one in candidates:
+        number = release(one) or NEWEST
+        if before is None or any(before < each <= number for each in since):
+            found.append(one)
+        before = number
+    return tuple(found)
 
 
 def model_config_at(trl: str | None = None) -> dict[str, Argument]:

@@ -56,6 +56,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
+    from preflight.program.versions import pinned
     from preflight.vocabulary.argv import behind_unread_words
 
     try:
@@ -70,6 +71,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     head = heads()[kind]
     starts = head.starts
     given = given_by(call.words) if call is not None and starts and kind != "lightning" else {}
+    versions = list(pinned(source.path, project)) if starts and head.command is not None else []
+    given |= {one.field: one.expr for one in versions}
     found = read_table(kind, arguments_of(document, top, given))
     settle_files(found, project, folders(source.path, call))
     if call is not None and starts:
@@ -84,7 +87,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     return Reading(
         source.path,
         kind,
-        bindings=tuple(bindings),
+        bindings=(*versions, *bindings),
         links=tuple(links),
         facts=facts,
         problems=tuple(found.problems),

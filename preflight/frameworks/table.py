@@ -43,6 +43,8 @@ class ToolCommand(BaseModel):
     """The first words are scripts of the tool's repository, which are started by their files."""
     spawns: bool = False
     """It starts a process for each GPU by itself."""
+    module_spawns: bool = True
+    """So do its modules, started by Python."""
 
 
 class ToolCall(BaseModel):

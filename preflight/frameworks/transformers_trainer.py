@@ -7,9 +7,8 @@ The same function reads keyword arguments of a Python call, a JSON or YAML file 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from preflight.frameworks.deepspeed import deepspeed_config
 from preflight.frameworks.fsdp import fsdp_settings
@@ -18,22 +17,27 @@ from preflight.frameworks.library_defaults import (
     FP32,
     NO,
     Argument,
+    InUse,
     Use,
+    Used,
     arguments_at,
+    differing,
+    in_use,
     library_arguments,
     model_config_at,
-    releases,
+    older_names,
     truth,
 )
 from preflight.frameworks.table import read
-from preflight.frameworks.trl import trl
+from preflight.frameworks.trl import liger_loss, sequences, trl
+from preflight.program.adaptations import dtype_and_attention
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, either, first_origin, fold, is_constant, when
 from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import Binding, Parameter, Rank
-from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, Value
 
 __all__ = ["ARGUMENT_CLASSES", "FP32", "NO", "Use", "from_command_line", "parameters", "training_arguments"]
 
@@ -46,6 +50,8 @@ ARGUMENT_CLASSES: Mapping[str, str] = {
 }  # fmt: skip
 """Class of arguments -> flavour: transformers' own, or a trainer of TRL."""
 
+SOFTWARE = "software."
+"""Before the name of a package: a release that the project pins, among the arguments of a file or a command."""
 _LANGUAGE = (None, "causal-lm")
 _KEEP_NO_LOGITS = ("prediction_loss_only", "batch_eval_metrics", "predict_with_generate")
 
@@ -56,31 +62,56 @@ def training_arguments(
     use: Use = ANY,
     version: str | None = None,
     trl_version: str | None = None,
+    used: Used = frozenset(),
 ) -> list[Binding]:
-    """Bindings of every memory-relevant argument, defaults of the library's version included (rank 1)."""
-    differing = _other_defaults(flavour, version, trl_version)
-    return [_with_others(binding, differing) for binding in _arguments(values, flavour, use, version, trl_version)]
+    """Bindings of every memory-relevant argument, defaults of the library's version included (rank 1).
+
+    `version` and `trl_version` are stated; where they are not, `used` tells which releases may be in use.
+    """
+    may = in_use(version, trl_version, used)
+    found = _arguments(values, flavour, use, may.told("transformers"), may.told("trl"))
+    by_default = {one.field for one in found if one.rank == Rank.default}
+    others: dict[str, dict[Value, str]] = {}
+    for library, one in _other_releases(flavour, may):
+        versions = (one, may.told("trl")) if library == "transformers" else (may.told("transformers"), one)
+        for binding in _arguments(values, flavour, use, *versions):
+            value = binding.expr.value if isinstance(binding.expr, Const) else None
+            if binding.field in by_default and isinstance(value, (bool, int, float, str)):
+                others.setdefault(binding.field, {}).setdefault(value, f"{library} {one}")
+    return [_with_others(binding, others.get(binding.field, {})) for binding in found]
 
 
-def _with_others(binding: Binding, differing: Mapping[str, tuple[Value, ...]]) -> Binding:
-    """A default with its values in other releases."""
-    others = differing.get(binding.field, ()) if binding.rank == Rank.default else ()
-    if not others or not isinstance(binding.expr, Const):
+def _other_releases(flavour: str, may: InUse) -> Iterator[tuple[str, str]]:
+    """(library, release) of releases that may be in use, and have other defaults than those before."""
+    for one in differing("transformers", "transformers", may.transformers):
+        yield "transformers", one
+    for one in differing("trl", flavour, may.trl) if flavour != "transformers" else ():
+        yield "TRL", one
+
+
+_DECISIVE = (
+    "train.gradient_checkpointing", "train.precision", "train.batch_size", "train.seq_len", "train.copies.reference",
+)  # fmt: skip
+"""Fields that make another job of it: a default that depends on the release is not taken for any of them."""
+
+
+def _with_others(binding: Binding, values: Mapping[Value, str]) -> Binding:
+    """A default with its values in other releases; unknown if it decides too much to be taken for the newest's."""
+    if binding.rank != Rank.default or not isinstance(binding.expr, Const):
         return binding
-    return replace(binding, others=tuple(value for value in others if value != binding.expr.value))
+    own = binding.expr.value
+    others = {value: where for value, where in values.items() if value != own}
+    if not others:
+        return binding
+    if binding.field not in _DECISIVE or isinstance(own, Unknown):
+        return replace(binding, others=tuple(others))
+    value, where = next(iter(others.items()))
+    words = f"it is {_plain(value)} in {where} and {_plain(own)} in newer releases, and no file states the release"
+    return replace(binding, expr=Const(Unknown(words, Cause.not_set)))
 
 
-@lru_cache(maxsize=64)
-def _other_defaults(flavour: str, version: str | None, trl_version: str | None) -> Mapping[str, tuple[Value, ...]]:
-    """Job field -> its defaults in all releases that may be in use, for fields that have several."""
-    found: dict[str, dict[Value, None]] = {}
-    for one in releases("transformers") if version is None else (version,):
-        for other in releases("trl", flavour) if trl_version is None and flavour != "transformers" else (trl_version,):
-            for binding in _arguments({}, flavour, ANY, one, other):
-                value = binding.expr.value if isinstance(binding.expr, Const) else None
-                if binding.rank == Rank.default and isinstance(value, (bool, int, float, str)):
-                    found.setdefault(binding.field, {})[value] = None
-    return {field: tuple(values) for field, values in found.items() if len(values) > 1}
+def _plain(value: Value) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def _arguments(
@@ -90,11 +121,11 @@ def _arguments(
     evaluated = _evaluation(args, use)
     evaluates = {"evaluates": Const(True)} if evaluated else {}
     found = [
-        *_batches(args, flavour),
+        args.bind("train.batch_size", "per_device_train_batch_size", sequences(args, flavour, trl_version)),
         _precision(args, flavour, use),
         *read("trainer", args.completed(evaluates)).bindings,
         *evaluated,
-        *_loss(args, flavour, use),
+        *_loss(values, args, flavour, use, trl_version),
         *parallel(args, version),
     ]
     if flavour != "transformers":
@@ -108,9 +139,26 @@ def trainer(args: Arguments, found: FoundSettings) -> None:
     if "max_seq_length" in args and "packing" not in args:
         flavour = "transformers"
         found.add("train.seq_len", args.get("max_seq_length"))
-    found.bindings += training_arguments(args.given, flavour, Use(peft=args.value("use_peft") is True))
+    use = Use(peft=truth(args["use_peft"]) if "use_peft" in args else NO)
+    found.bindings += training_arguments(
+        args.given, flavour, use, _stated(args, "transformers"), _stated(args, "trl"), _signs(args, flavour)
+    )
     if flavour != "transformers":
         found.default("task", "causal-lm")
+
+
+def _stated(args: Arguments, package: str) -> str | None:
+    """The release of a package that the project pins."""
+    value = args.value(f"{SOFTWARE}{package}")
+    return value if isinstance(value, str) else None
+
+
+def _signs(args: Arguments, flavour: str) -> Used:
+    """Keys that not every release has. Those of TRL count in files of its own commands: a script may have its own."""
+    names = ["TrainingArguments"]
+    if isinstance(args.value("method"), str):
+        names += [name for name, one in ARGUMENT_CLASSES.items() if one == flavour != "transformers"]
+    return frozenset((name, key) for name in names for key in args.given)
 
 
 def _flavour(args: Arguments) -> str:
@@ -125,21 +173,20 @@ def _flavour(args: Arguments) -> str:
     return "transformers"
 
 
-def _loss(args: Arguments, flavour: str, use: Use) -> list[Binding]:
+def _loss(
+    values: Mapping[str, Expr], args: Arguments, flavour: str, use: Use, trl_version: str | None
+) -> list[Binding]:
     """Liger's kernels never hold all logits, unless `liger_kernel_config` keeps the usual loss."""
-    if "use_liger_kernel" not in args or flavour == "reward" or use.task not in _LANGUAGE:
+    if flavour == "reward" or use.task not in _LANGUAGE:
+        return []
+    if flavour not in ("transformers", "sft"):
+        own = liger_loss(values, flavour, trl_version, trl_version is not None)
+        return [] if own is None else [own]
+    if "use_liger_kernel" not in args:
         return []
     kept = args.inner("liger_kernel_config").value("fused_linear_cross_entropy") is False
     expr = when(truth(args["use_liger_kernel"]), Const("full" if kept else "fused"), Const(None))
     return [args.bind("train.loss", "use_liger_kernel", expr)]
-
-
-def _batches(args: Arguments, flavour: str) -> list[Binding]:
-    batch = args["per_device_train_batch_size"]
-    if flavour in ("dpo", "orpo", "cpo", "reward", "kto"):
-        # chosen and rejected go through together; not folded, so that a fix can change it back
-        batch = Op("*", (batch, Const(2)), first_origin(batch))
-    return [args.bind("train.batch_size", "per_device_train_batch_size", batch)]
 
 
 def _precision(args: Arguments, flavour: str, use: Use) -> Binding:
@@ -195,33 +242,98 @@ def parses_file(record: CallRecord) -> bool:
     return isinstance(func, ast.Attribute) and func.attr in _FILE_PARSERS
 
 
-def parameters(flavour: str = "transformers", version: str | None = None) -> list[Parameter]:
+def parameters(
+    flavour: str = "transformers", version: str | None = None, trl: str | None = None, used: Used = frozenset()
+) -> list[Parameter]:
     """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
-    return _flags(arguments_at(flavour, version))
+    may = in_use(version, trl, used)
+    own = arguments_at(flavour, may.told("transformers"), may.told("trl"))
+    found = [_agreed(one, flavour, may) if one.name in _DECIDING else one for one in _flags(own)]
+    return [*found, *_flags({name: own[new] for name, new in older_names(flavour, may).items() if new in own}, None)]
 
 
-def model_config_parameters() -> list[Parameter]:
-    """The flags that `TrlParser` adds for trl.ModelConfig."""
-    return _flags(model_config_at())
+_DECIDING = ("gradient_checkpointing", "bf16", "max_length", "beta", "per_device_train_batch_size")
+"""Arguments whose default makes another job of it."""
 
 
-def _flags(arguments: Mapping[str, Argument]) -> list[Parameter]:
-    found: list[Parameter] = []
-    for name, one in arguments.items():
-        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
-        found.append(Parameter(name, Const(one.default), flags, "dataclass", one.kind))
+def _agreed(one: Parameter, flavour: str, may: InUse) -> Parameter:
+    """A flag with its default, if every release that may be in use has it."""
+    told = may.told("transformers"), may.told("trl")
+    values: set[object] = set()
+    for library, number in _other_releases(flavour, may):
+        pair = (number, told[1]) if library == "transformers" else (told[0], number)
+        given = arguments_at(flavour, *pair).get(one.name)
+        default = given.default if given is not None else None
+        values.add(bool(default) if one.name == "gradient_checkpointing" else default)
+    if len(values) < 2 or (one.name == "max_length" and flavour == "sft"):  # None was 1,024 then
+        return one
+    words = f"the default of {one.name} depends on the release of the library, and no file states it"
+    return replace(one, default=Const(Unknown(words, Cause.not_set)))
+
+
+def from_flags(flavour: str, version: str | None = None, trl: str | None = None) -> dict[str, Expr]:
+    """The arguments of a class whose fields are flags: an older name that is given counts."""
+    found: dict[str, Expr] = {one.name: Ref(one.name) for one in parameters(flavour, version, trl)}
+    for old, new in older_names(flavour, in_use(version, trl)).items():
+        if old in found and new in found:
+            given = found.pop(old)
+            found[new] = Op("if", (Op("is", (given, Const(None))), found[new], given))
     return found
 
 
-def model_config_bindings() -> list[Binding]:
-    """Bindings of those flags, as `get_peft_config` and `get_quantization_config` use them."""
-    four, eight = Ref("load_in_4bit"), Ref("load_in_8bit")
-    quantized = Op("if", (four, Const("nf4"), Op("if", (eight, Const("int8"), Const("none")))))
+def model_config_parameters(trl: str | None = None) -> list[Parameter]:
+    """The flags that `TrlParser` adds for trl.ModelConfig."""
+    found = _flags(model_config_at(trl))
     return [
-        Binding("train.peft.method", Op("if", (Ref("use_peft"), Const("lora"), Const(None)))),
+        replace(one, type="list") if one.name in ("lora_target_modules", "lora_modules_to_save") else one
+        for one in found
+    ]
+
+
+_SAME: object = object()
+
+
+def _flags(arguments: Mapping[str, Argument], default: object = _SAME) -> list[Parameter]:
+    found: list[Parameter] = []
+    for name, one in arguments.items():
+        flags = tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
+        found.append(Parameter(name, Const(one.default if default is _SAME else None), flags, "dataclass", one.kind))
+    return found
+
+
+def adapters_of_model_config(trl: str | None) -> list[Binding]:
+    """Bindings of trl.ModelConfig's flags, as `get_peft_config` uses them."""
+    dora = Op("if", (Ref("use_dora"), Const("dora"), Const("lora")))
+    method = dora if "use_dora" in model_config_at(trl) else Const("lora")
+    on, targets = Ref("use_peft"), Ref("lora_target_modules")
+    every = Op("==", (targets, Const(("all-linear",))))
+    named = Op("if", (every, Const("all-linear"), targets))
+    return [
+        Binding("train.peft.method", Op("if", (on, method, Const(None)))),
         Binding("train.peft.r", Ref("lora_r")),
         Binding("train.peft.dropout", Ref("lora_dropout")),
+        Binding("train.peft.targets", Op("if", (on, named, Const(None)))),
+    ]
+
+
+_LOADING = ("dtype", "torch_dtype", "attn_implementation")
+
+
+def loading_of_model_config(trl: str | None) -> list[Binding]:
+    """Bindings of its flags that say how the model is loaded. The program passes them on, in one of many ways."""
+    given: dict[str, Expr] = {name: Ref(name) for name in _LOADING if name in model_config_at(trl)}
+    types = [given.pop(name) for name in ("dtype", "torch_dtype") if name in given]
+    given["dtype"] = Op("or", tuple(types)) if len(types) > 1 else types[0]
+    return [replace(one, rank=Rank.by_name) for one in dtype_and_attention(given)]
+
+
+def quantization_of_model_config() -> list[Binding]:
+    """Bindings of its flags, as `get_quantization_config` uses them."""
+    four, eight = Ref("load_in_4bit"), Ref("load_in_8bit")
+    quantized = Op("if", (four, Ref("bnb_4bit_quant_type"), Op("if", (eight, Const("int8"), Const("none")))))
+    return [
         Binding("train.quantization.type", quantized),
+        Binding("train.quantization.double_quant", Op("if", (four, Ref("use_bnb_nested_quant"), Const(None)))),
     ]
 
 

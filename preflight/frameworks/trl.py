@@ -1,16 +1,16 @@
 """TRL's configurations, in addition to transformers' TrainingArguments: lengths, reference models, losses, vLLM.
 
-Read from TRL 1.16 and, where a default changed, from the pull request that changed it.
+Read from TRL 0.7 to 1.16.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.frameworks.library_defaults import Use, truth
+from preflight.frameworks.library_defaults import NO, Use, truth
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
-from preflight.vocabulary.notation import release
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
@@ -51,13 +51,61 @@ def old_ppo(args: Arguments, base: Expr) -> list[Binding]:
 
 def trl(args: Arguments, flavour: str, use: Use, version: str | None = None) -> list[Binding]:
     """Bindings of the arguments that TRL's configurations add to the Trainer's; `version` is that of TRL."""
-    found = [*_lengths(args, flavour), *_references(args, flavour, use), *_vllm(args)]
+    found = [*_lengths(args, flavour, version), *_references(args, flavour, use, version), *_vllm(args)]
     if flavour == "sft" and not ("use_liger_kernel" in args and constant(args["use_liger_kernel"]) is not False):
         found += _sft_loss(args, version)
     return found
 
 
-def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
+PAIRS = frozenset({"dpo", "orpo", "cpo", "reward"})
+"""Trainers that pass the chosen and the rejected answer of each sample through the model together. KTO's batch has one
+answer for each sample; what it compares with is computed without gradients (trl/trainer/kto_trainer.py)."""
+_PROMPTS = (0, 15)
+"""Before this release a GRPO batch counted prompts, each with `num_generations` answers (grpo_trainer.py of 0.14)."""
+
+
+def sequences(args: Arguments, flavour: str, version: str | None) -> Expr:
+    """Sequences that go through the model together on one GPU. Not folded, so that a fix can change it back."""
+    batch = args["per_device_train_batch_size"]
+    if flavour in PAIRS:
+        return Op("*", (batch, Const(2)), first_origin(batch))
+    if flavour == "grpo" and (release(version) or NEWEST) < _PROMPTS:
+        return Op("*", (batch, args["num_generations"]), first_origin(batch))
+    return batch
+
+
+_LOSS_OF_ITS_OWN = ("use_liger_loss", "use_liger_kernel")
+_KERNEL_FUSES = (0, 25)
+"""From here on `use_liger_kernel` switches on Liger's loss of DPO, KTO and GRPO; before, `use_liger_loss` did, and
+`use_liger_kernel` only changed the model, which is not given the labels and returns whole logits."""
+_FUSED_ITSELF = (1, 14)
+"""From here on TRL has a fused head of its own."""
+_WITH_LIGER = ("dpo", "kto", "grpo")
+
+
+def liger_loss(values: Mapping[str, Expr], flavour: str, version: str | None, known: bool) -> Binding | None:
+    """train.loss of a trainer with a loss of its own. `known`: whether the release is."""
+    name = next((one for one in _LOSS_OF_ITS_OWN if one in values and constant(values[one]) is not False), None)
+    if name is None:
+        return None
+    place = first_origin(values[name])
+    if flavour not in _WITH_LIGER:
+        return bind("train.loss", Const("full", place), Rank.read)
+    if name == "use_liger_loss":
+        return bind("train.loss", when(truth(values[name]), Const("fused"), Const("full")), None, place)
+    number = release(version) or NEWEST
+    if not known or number >= _FUSED_ITSELF:
+        why = "the release of TRL decides whether Liger has the loss: whole logits are counted, which may be too high"
+        return bind("train.loss", Const(Unknown(why, Cause.not_set), place), Rank.read)
+    fused = when(truth(values[name]), Const("fused"), Const("full"))
+    return bind("train.loss", fused if number >= _KERNEL_FUSES else Const("full", place), Rank.read, place)
+
+
+_OLD_LENGTH, _UNLIMITED = 1024, (0, 15)
+"""Before this release None was the smaller one of the tokenizer's maximum and 1,024 (sft_trainer.py of 0.12)."""
+
+
+def _lengths(args: Arguments, flavour: str, version: str | None) -> Iterator[Binding]:
     if flavour in _ONLINE:
         prompt = args["max_prompt_length"]
         completion = args["response_length" if flavour == "ppo" else "max_completion_length"]
@@ -67,24 +115,43 @@ def _lengths(args: Arguments, flavour: str) -> Iterator[Binding]:
         total = fold(Op("+", (prompt, completion)), first_origin(prompt, completion))
         yield bind("train.seq_len", when(fold(Op("is", (prompt, Const(None)))), unbounded, total))
         return
-    yield args.bind("train.seq_len", "max_length")
+    if flavour == "sft" and constant(args["max_length"]) is None and (release(version) or NEWEST) < _UNLIMITED:
+        yield bind("train.seq_len", Const(_OLD_LENGTH), Rank.default)
+    else:
+        yield args.bind("train.seq_len", "max_length")
     yield args.bind("train.sequences", "packing", when(args["packing"], Const("packed"), Const("bound")))
 
 
-def _references(args: Arguments, flavour: str, use: Use) -> Iterator[Binding]:
-    """The frozen model that a preference loss compares with; with adapters the base model serves as it."""
+_KEPT_ANYWAY = ((0, 29), (1, 1))
+"""Between these releases DPO keeps the reference model although its probabilities were computed before the training
+(trl/trainer/dpo_trainer.py of 0.29 and 1.0)."""
+
+
+def _references(args: Arguments, flavour: str, use: Use, version: str | None) -> Iterator[Binding]:
+    """The frozen model that a preference loss compares with; with adapters the base model serves as it.
+
+    A model that the program passes is kept, whatever the arguments say. `reference_free` changes the loss alone.
+    """
     field = "train.copies.reference"
     if flavour == "ppo":
         reason = "PPO also holds a reference, a reward and a value model: not modelled"
         yield bind(field, Const(Unknown(reason, Cause.not_modelled)), Rank.read)
-    elif flavour in ("dpo", "kto") and not use.peft:
-        yield bind(field, Const(1), Rank.default)
-        for name in ("precompute_ref_log_probs", "reference_free"):
-            if name in args:
-                yield args.bind(field, name, when(truth(args[name]), Const(0), Const(1)))
-    elif flavour in ("grpo", "rloo") and "beta" in args and not use.peft:
+        return
+    if flavour not in ("dpo", "kto", "grpo", "rloo"):
+        return
+    own = when(use.peft, Const(0), Const(1))
+    place = first_origin(use.peft) or first_origin(use.reference)
+    rank = Rank.default if use.peft is NO and use.reference is NO else Rank.read
+    if flavour in ("grpo", "rloo"):
         none = fold(Op("==", (args["beta"], Const(0))), first_origin(args["beta"]))
-        yield args.bind(field, "beta", when(none, Const(0), Const(1)))
+        rank = Rank.read if "beta" in args or constant(own) == 0 else Rank.default
+        yield bind(field, when(none, Const(0), own), rank, first_origin(args["beta"]) or place)
+        return
+    yield bind(field, when(use.reference, Const(1), own), rank, place)
+    if "precompute_ref_log_probs" in args and not _KEPT_ANYWAY[0] <= (release(version) or NEWEST) < _KEPT_ANYWAY[1]:
+        computed = truth(args["precompute_ref_log_probs"])
+        without, otherwise = when(use.reference, Const(1), Const(0)), when(use.reference, Const(1), own)
+        yield args.bind(field, "precompute_ref_log_probs", when(computed, without, otherwise))
 
 
 def _vllm(args: Arguments) -> Iterator[Binding]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict, cast
 
 from preflight.vocabulary.extensions import GPUS, distinct, installed
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 
 GIB = 2**30
@@ -151,18 +152,51 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_index()[key][0].name for key in keys))
 
 
-def smallest_that_fits(needed: int | Callable[[Gpu], int]) -> Gpu | None:
+SINCE: Mapping[str, tuple[int, int]] = {
+    "bf16": (
+        8,
+        0,
+    ),  # CUDA C++ Programming Guide, arithmetic by compute capability; AMD: every card of the table
+    "flash": (8, 0),  # flash-attention's README: Ampere, Ada or Hopper
+    "fp8": (8, 9),  # transformer-engine's README: Ada or Hopper
+}
+"""Ability -> the first compute capability that has it. AMD's numbers are those that PyTorch reports for them."""
+
+
+def abilities(job: Job) -> Iterator[str]:
+    """The abilities that a job asks for: a card without them stops, or is many times slower."""
+    train = job.train
+    quantized = train.quantization.type not in (None, "none")
+    types = [train.precision, train.weights_dtype, train.quantization.compute_dtype if quantized else None]
+    if any(str(one).startswith("bf16") for one in types):
+        yield "bf16"
+    if train.attention == "flash":
+        yield "flash"
+    if train.optimizer == "adamw-fp8":
+        yield "fp8"
+
+
+def able(capability: tuple[int, int], job: Job) -> bool:
+    """Whether a GPU of this compute capability can do what the job asks for."""
+    return all(capability >= SINCE[one] for one in abilities(job))
+
+
+def smallest_that_fits(needed: int | Callable[[Gpu], int], job: Job | None = None) -> Gpu | None:
     """The smallest GPU with enough memory for `needed` (see `that_fit`); None: no GPU does."""
-    return next(that_fit(needed), None)
+    return next(that_fit(needed, job), None)
 
 
-def that_fit(needed: int | Callable[[Gpu], int]) -> Iterator[Gpu]:
+def that_fit(needed: int | Callable[[Gpu], int], job: Job | None = None) -> Iterator[Gpu]:
     """GPUs with enough memory for `needed`, the smallest first; `needed`: process bytes, or a function of the GPU.
+
+    Only those that can do what the `job` asks for (see SINCE).
 
     With a function each GPU can have its own context. Slices of cards (MIG) and half cards are left out.
     """
     partial = {row["name"] for row, _ in _rows() if row.get("partial")}
     for gpu in gpus():
+        if job is not None and not able(gpu.compute_capability, job):
+            continue
         if gpu.name not in partial and (needed(gpu) if callable(needed) else needed) <= gpu.capacity:
             yield gpu
 

@@ -75,7 +75,9 @@ class Allocator(Part):
 
 
 class Train(Part):
-    batch_size: Count | None = None  # per device, micro; no default
+    # Sequences (or samples) that go through the model at once on one device. A trainer of pairs (DPO, ORPO, CPO, SimPO,
+    # reward models) passes both answers together: twice the batch that its file states. No default.
+    batch_size: Count | None = None
     grad_accum: Count | None = 1
     seq_len: Count | None = None  # no default
     target_len: Count | None = None  # seq2seq; no default

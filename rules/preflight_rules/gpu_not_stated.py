@@ -86,7 +86,7 @@ class GpuNotStated(Rule):
         open_ = sure or open_
         if not open_:
             return
-        held = [one for one in open_ if one[1].lower_bound or _large_enough(one[1])]
+        held = [one for one in open_ if one[1].lower_bound or _large_enough(one[1], one[0])]
         named = held or open_
         case, device = max(named, key=lambda one: one[1].process.expected)
         which = f"the largest need of {plural(len(named), 'study')} is" if len(named) > 1 else "the need is"
@@ -97,7 +97,7 @@ class GpuNotStated(Rule):
         interval = "" if device.lower_bound else f" ({gib(need.low)} to {gib(need.high)})"
         found = self.finding(
             f"no GPU is stated, so no GPU memory was checked: {which} {least}{gib(need.expected)}{interval}, "
-            f"for {describe(case.job)}{_launched(case)}{_if_known(case)}; {_holding(device)}{more}; "
+            f"for {describe(case.job)}{_launched(case)}{_if_known(case)}; {_holding(device, case)}{more}; "
             f"state your GPU: {LINE}",
             _place(case),
             Severity.warning if sure else Severity.info,
@@ -105,7 +105,7 @@ class GpuNotStated(Rule):
             settings=("machine.gpu",),
             label=f"needs {least}{gib(need.expected)}",
             headline=f"no GPU is stated, so no GPU memory was checked: {which} {least}{gib(need.expected)}; "
-            f"{_holding(device)}",
+            f"{_holding(device, case)}",
             help=(
                 *_unknown_type(case),
                 f'write {LINE} in pyproject.toml, or gpu = "NAME" in preflight.toml; --gpu NAME states it for one run, '
@@ -145,17 +145,17 @@ def _launched(case: Case) -> str:
     return " (one process on one GPU: no file says how it is launched)"
 
 
-def _large_enough(device: DeviceEstimate) -> list[str]:
-    """The smallest GPUs that are certainly large enough, with their CUDA context."""
+def _large_enough(device: DeviceEstimate, case: Case) -> list[str]:
+    """The smallest GPUs that are certainly large enough, with their CUDA context, and can compute the job."""
     reserved = device.reserved.high
-    return [gpu.name for gpu in islice(gpus_that_fit(lambda gpu: reserved + gpu.context[2]), SHOWN)]
+    return [gpu.name for gpu in islice(gpus_that_fit(lambda gpu: reserved + gpu.context[2], case.job), SHOWN)]
 
 
-def _holding(device: DeviceEstimate) -> str:
+def _holding(device: DeviceEstimate, case: Case) -> str:
     """The GPUs to look for, as text."""
     if device.lower_bound:
         return "a GPU with less memory is too small"
-    found = _large_enough(device)
+    found = _large_enough(device, case)
     if not found:
         return "no GPU that preflight knows is large enough"
     return f"the smallest GPUs that are large enough: {', '.join(found)}"

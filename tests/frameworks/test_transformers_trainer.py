@@ -14,10 +14,14 @@ from preflight.vocabulary.values import Const, Expr, Ref, Value, evaluate
 
 
 def told(
-    given: Mapping[str, Value], flavour: str = "transformers", use: Use | None = None, version: str | None = None
+    given: Mapping[str, Value],
+    flavour: str = "transformers",
+    use: Use | None = None,
+    version: str | None = None,
+    trl: str | None = None,
 ) -> dict[str, Value]:
     exprs: dict[str, Expr] = {name: Const(value) for name, value in given.items()}
-    bindings = training_arguments(exprs, flavour, use or Use(), version)
+    bindings = training_arguments(exprs, flavour, use or Use(), version, trl)
     found = {b.field: evaluate(b.expr) for b in sorted(bindings, key=lambda b: b.rank)}
     return {field: value for field, value in found.items() if value is not None}
 
@@ -88,7 +92,7 @@ def test_a_parameter_stays_a_parameter() -> None:
 
 
 def test_trl_checkpoints_uses_bf16_and_bounds_the_length() -> None:
-    found = told({}, "sft")
+    found = told({}, "sft", trl="1.0.0")
     assert (found["train.gradient_checkpointing"], found["train.precision"]) == (True, "bf16-mixed")
     assert (found["train.seq_len"], found["train.sequences"]) == (1024, "bound")
     assert told({"fp16": True}, "sft")["train.precision"] == "fp16-mixed"
@@ -98,7 +102,9 @@ def test_trl_checkpoints_uses_bf16_and_bounds_the_length() -> None:
 def test_dpo_takes_two_sequences_per_pair_and_a_reference_model() -> None:
     found = told({"per_device_train_batch_size": 4}, "dpo")
     assert (found["train.batch_size"], found["train.copies.reference"]) == (8, 1)
-    assert "train.copies.reference" not in told({}, "dpo", Use(peft=True))
+    assert told({}, "dpo", Use(peft=Const(True)))["train.copies.reference"] == 0
+    assert told({}, "dpo", Use(peft=Const(True), reference=Const(True)))["train.copies.reference"] == 1
+    assert is_unknown(told({}, "dpo", Use(peft=Ref("use_peft")))["train.copies.reference"])
 
 
 @pytest.mark.parametrize(
@@ -153,11 +159,12 @@ def test_trls_chunks_are_a_loss_of_their_own() -> None:
     ("given", "flavour", "reference"),
     [
         ({"precompute_ref_log_probs": True}, "dpo", 0),
-        ({"reference_free": True}, "dpo", 0),
+        ({"reference_free": True}, "dpo", 1),
         ({"precompute_ref_log_probs": False}, "dpo", 1),
         ({"beta": 0.04}, "grpo", 1),
         ({"beta": 0.0}, "grpo", 0),
-        ({}, "grpo", None),
+        ({"precompute_ref_log_probs": True}, "kto", 0),
+        ({}, "orpo", None),
     ],
 )
 def test_reference_models(given: dict[str, Value], flavour: str, reference: int | None) -> None:
@@ -248,7 +255,7 @@ def test_flags_that_nobody_gives_are_not_set(tmp_path: Path) -> None:
     found = values(reading)
     assert "train.attention" not in found
     assert found["train.weights_dtype"] == "fp32"  # ModelConfig's default from TRL 0.27 on
-    assert found["train.precision"] == "bf16-mixed"
+    assert is_unknown(found["train.precision"])  # fp32 before TRL 0.19
     assert is_unknown(found["train.seq_len"])
     given: dict[str, Value] = {"dtype": "bfloat16", "bf16": False, "fp16": False, "max_prompt_length": 100}
     stated = values(reading, given)

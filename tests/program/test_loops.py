@@ -225,14 +225,18 @@ def test_part_of_a_set_in_one_call(made: str, tmp_path: Path) -> None:
 
 def test_flags_of_trls_model_configuration(tmp_path: Path) -> None:
     text = """
-    from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser
+    from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser, get_peft_config
     from transformers import AutoModelForCausalLM
     parser = TrlParser((SFTConfig, ModelConfig))
     training_args, model_args = parser.parse_args_and_config()
     model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
-    SFTTrainer(model=model, args=training_args, train_dataset=data).train()
+    SFTTrainer(model=model, args=training_args, train_dataset=data, peft_config=get_peft_config(model_args)).train()
     """
     reading = read_program(text, tmp_path)
     assert "train.peft.method" not in values(reading)
-    found = values(reading, {"model_name_or_path": "gpt2", "use_peft": True, "lora_r": 32})
+    given = {"model_name_or_path": "gpt2", "use_peft": True, "use_dora": False, "lora_r": 32}
+    found = values(reading, {**given, "lora_target_modules": ("all-linear",)})
     assert (found["model.name"], found["train.peft.method"], found["train.peft.r"]) == ("gpt2", "lora", 32)
+    assert found["train.peft.targets"] == "all-linear"
+    unused = read_program(text.replace(", peft_config=get_peft_config(model_args)", ""), tmp_path)
+    assert "train.peft.method" not in values(unused, {**given})

@@ -71,6 +71,19 @@ def test_one_for_all_studies_of_a_project(project: Write, capsys: pytest.Capture
     assert check(capsys, ".", "--fail-on", "warning", "--gpu", "B200")[1] == []
 
 
+@pytest.mark.parametrize(("precision", "named"), [("fp16", True), ("bf16", False)])
+def test_a_card_without_the_precision_is_not_named(
+    precision: str, named: bool, project: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PROGRAM.replace("=args.bs)", f"=args.bs, {precision}=True)")
+    project({"train.py": text, "preflight.toml": SET})
+    run, [found] = check(capsys, ".")
+    shown = found["message"].partition("large enough: ")[2].partition(";")[0].split(", ")
+    old = {"RTX 2060", "GTX 1660 Ti"}  # of compute capability 7.5, and large enough
+    assert bool(old & set(shown)) is named
+    assert (json.loads(run.out)["studies"][0]["verdict"]) == "unknown"
+
+
 def test_a_study_that_no_gpu_can_hold_is_not_the_one_that_is_named(
     project: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:

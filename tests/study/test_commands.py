@@ -44,6 +44,51 @@ def script(line: str, gpus: int = 1) -> str:
     return HEAD.format(gpus=gpus) + line + "\n"
 
 
+SEEN = "CUDA_VISIBLE_DEVICES=0,3 "
+FACTORY = "llamafactory-cli train --model_name_or_path x/y --stage sft --cutoff_len 128 --bf16"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (SEEN + FACTORY, {"parallel.ranks_per_node": 2, "parallel.gpus_per_node": 2, "parallel.strategy": "ddp"}),
+        ("export CUDA_VISIBLE_DEVICES=0,1,2\nFORCE_TORCHRUN=1 NNODES=2 " + FACTORY,
+         {"parallel.ranks_per_node": 3, "parallel.nodes": 2}),
+        (SEEN + "NPROC_PER_NODE=1 " + FACTORY, {"parallel.ranks_per_node": 1}),
+        ("CUDA_VISIBLE_DEVICES=1 " + FACTORY, {"parallel.ranks_per_node": 1, "parallel.gpus_per_node": 1}),
+        (FACTORY, {"parallel.ranks_per_node": None, "parallel.gpus_per_node": None}),
+        # one process sees two GPUs: it spreads the model, or copies it
+        (SEEN + "swift sft --model x/y --train_type lora --torch_dtype float16",
+         {"parallel.gpus_per_node": 2, "parallel.strategy": None}),
+        (SEEN + "axolotl train x.yaml", {"parallel.ranks_per_node": 2, "parallel.strategy": "ddp"}),
+        (SEEN + "python -m axolotl.cli.train x.yaml", {"parallel.ranks_per_node": 1, "parallel.strategy": None}),
+    ],
+)  # fmt: skip
+def test_processes_on_the_gpus_that_a_command_sees(lines: str, expected: dict[str, Value], tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(AXOLOTL)
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{lines}\n")
+    (study,) = studies(tmp_path, "run.sh")
+    found = {name: None if isinstance(value, Unknown) else value for name, value in fields(study).items()}
+    assert {name: found.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", {"train.precision": "bf16", "train.weights_dtype": "bf16", "train.seq_len": None}),
+        ("--fp16", {"train.precision": "fp16-mixed", "train.seq_len": None}),
+        ("--finetuning_type full", {"train.precision": "fp32", "train.weights_dtype": None}),
+        ("--pure_bf16 --cutoff_len 99", {"train.precision": "bf16", "train.seq_len": 99}),
+    ],
+)
+def test_the_types_of_llamafactory(given: str, expected: dict[str, Value], tmp_path: Path) -> None:
+    line = f"llamafactory-cli train --model_name_or_path x/y --stage sft --template t {given}"
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{line}\n")
+    (study,) = studies(tmp_path, "run.sh")
+    found = {name: None if isinstance(value, Unknown) else value for name, value in fields(study).items()}
+    assert {name: found.get(name) for name in expected} == expected
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -60,7 +60,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         _SAID, lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
     )
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
-    known |= _library_parameters(evaluator)
+    known |= _library_parameters(evaluator, version, trl)
     parameters = _with_file(tuple(known.values()), evaluator)
     axes, settings, problems = sweep_of(evaluator)
     starts = folders(source.path, call)
@@ -175,19 +175,22 @@ def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
                 yield found
 
 
-def _library_parameters(evaluator: Evaluator) -> dict[str, Parameter]:
+def _library_parameters(evaluator: Evaluator, version: str | None, trl: str | None) -> dict[str, Parameter]:
     """Flags of a library's argument classes (`HfArgumentParser((..., TrainingArguments))`).
 
     A field that the program only reads, `getattr(training_args, "deepspeed", None)`, has its flag nevertheless.
     """
     from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters, parses_file
+    from preflight.python.hooks.dataclass_parsers import ARGUMENT_FILE
 
     found: dict[str, Parameter] = {}
+    keys = [key for key in evaluator.remembered.known(ARGUMENT_FILE) or () if key not in evaluator.parameters]
     for record in evaluator.calls:
         flavour = ARGUMENT_CLASSES.get(record.method)
         if flavour is None or not from_command_line(record):
             continue
-        for one in parameters(flavour):
+        signs = frozenset((name, key) for key in keys for name in (record.method, "TrainingArguments"))
+        for one in parameters(flavour, version, trl, signs):
             known = evaluator.parameters.get(one.name)
             if known is None or not (known.flags or parses_file(record)):
                 found[one.name] = one

@@ -285,7 +285,7 @@ def _tool_module(
     own = path is not None and not commands.copied(name, project.source(path).text)
     named = command.kind == "module" or (command.kind == "program" and not own)
     known = commands.module(name, command.words) if named else None
-    return None if known is None else _tool(*known, launch, run, project, request)
+    return None if known is None else _tool(*known, commands.alone(known[0], launch), run, project, request)
 
 
 def _tool(

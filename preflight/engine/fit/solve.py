@@ -235,7 +235,7 @@ def _card(question: Question) -> Answer:
     nowhere = Certainty(question.held, _on(question, None)).estimate(bare)
     if nowhere.device is None or nowhere.device.lower_bound:
         return why_not(base, question, nowhere)
-    for gpu in cards(nowhere.device):
+    for gpu in cards(nowhere.device, bare):
         job = possible(bare, {GPU: gpu.name})
         found = question.certainty(GPU, gpu=gpu).estimate(job) if job is not None else None
         if fitting(found, "device"):
@@ -249,14 +249,14 @@ def _on(question: Question, gpu: Gpu | None) -> Estimator:
     return Estimator(gpu, question.estimator.tracing)
 
 
-def cards(device: DeviceEstimate) -> Iterator[Gpu]:
-    """Cards whose memory is above the need, the smallest first."""
+def cards(device: DeviceEstimate, job: Job) -> Iterator[Gpu]:
+    """Cards whose memory is above the need, and that can compute the job, the smallest first."""
     from preflight.machines.gpus import that_fit
 
-    first = smallest(device)
+    first = smallest(device, job)
     if first is None:
         return
-    for number, gpu in enumerate(that_fit(first.capacity)):
+    for number, gpu in enumerate(that_fit(first.capacity, job)):
         if number >= CARDS:
             return
         yield gpu

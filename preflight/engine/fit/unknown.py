@@ -95,18 +95,18 @@ def _by_card(question: Question) -> Iterator[Row]:
     """The largest batch on cards of each size, from the smallest that holds one sample."""
     one = possible(question.job, {BATCH: 1})
     bare = Estimator(None, question.estimator.tracing).full(one).device if one is not None else None
-    for gpu in _sizes(bare) if bare is not None and one is not None else ():
+    for gpu in _sizes(bare, one) if bare is not None and one is not None else ():
         job = possible(question.job, {GPU: gpu.name, BATCH: question.job.train.batch_size or 1})
         device = question.certainty(GPU, BATCH, gpu=gpu).estimate(job).device if job is not None else None
         if device is not None and device.largest_batch_size is not None:
             yield {GPU: gpu.name, BATCH: device.largest_batch_size}
 
 
-def _sizes(device: DeviceEstimate) -> Iterator[Gpu]:
+def _sizes(device: DeviceEstimate, job: Job) -> Iterator[Gpu]:
     from preflight.machines.gpus import that_fit
 
-    first, last = smallest(device), 0.0
-    for gpu in that_fit(first.capacity) if first is not None else ():
+    first, last = smallest(device, job), 0.0
+    for gpu in that_fit(first.capacity, job) if first is not None else ():
         if gpu.capacity >= last * LARGER:
             last = gpu.capacity
             yield gpu
