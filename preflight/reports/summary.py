@@ -46,8 +46,9 @@ MOST_REASONS = 5
 def _unknown(outcome: Outcome) -> Iterator[str]:
     """Why the GPU memory of a study is unknown, if no finding says it."""
     lacking: list[str] = []
+    only_if = {id(one): {f.study for f in one.findings if f.rule == "fits-only-if"} for one in outcome.reports}
     for report, index, result in _numbered(outcome):
-        told = any(one.study == index and one.rule == "fits-only-if" for one in report.findings)
+        told = index in only_if[id(report)]
         reason = why_unknown(result.space.worst.estimates)
         if reason and not told and result.unjudged is None:
             lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
