@@ -1,7 +1,7 @@
 """The order in which Hydra merges the files of a composition, kept for other texts with the same defaults lists.
 
-An edit of a value (most fixes are one) changes no defaults list. Then Hydra's algorithm would find the same order again,
-and it is the slowest part of a composition.
+An edit of a value (most fixes are one) changes no defaults list. Then Hydra's algorithm would find the same order
+again, and it is the slowest part of a composition.
 """
 
 from __future__ import annotations
