@@ -308,15 +308,26 @@ class Certainty:
         if found.process.expected <= largest:
             return
         smaller = {name: least for name, least in SMALLEST.items() if _above(job, name, least)}
-        small = self._device_of(job, smaller) if smaller else None
-        if small is None or small.process.high > (found.capacity or largest):
+        small = self._need(job, smaller) if smaller else None
+        if small is None or small[1] > (found.capacity or largest):
             return
-        need = {name: one for name in smaller if (one := self._device_of(job, {name: smaller[name]})) is not None}
-        cause = min(need, key=lambda name: need[name].process.expected, default=None)
-        if cause is not None:
-            least = gib(need[cause].process.expected)
+        need = {name: one for name in smaller if (one := self._need(job, {name: smaller[name]})) is not None}
+        cause = min(need, key=lambda name: need[name][0], default=None)
+        alone = self._device_of(job, {cause: smaller[cause]}) if cause is not None else None
+        if cause is not None and alone is not None:
+            least = gib(alone.process.expected)
             why = f"no GPU has the memory for it, and with {smaller[cause]} it would be {least}"
             yield self._assumption(job, cause, why)
+
+    def _need(self, job: Job, values: Changes) -> tuple[int, int] | None:
+        """(expected, high) bytes of a process with these values: their bound, which takes no replay, where there is
+        one."""
+        changed = possible(job, values)
+        bound = self.estimator.device_bound(changed) if changed is not None else None
+        if bound is not None:
+            return bound
+        device = self._device_of(job, values)
+        return (device.process.expected, device.process.high) if device is not None else None
 
     def _device_of(self, job: Job, values: Changes) -> DeviceEstimate | None:
         changed = possible(job, values)

@@ -12,6 +12,7 @@ from preflight.engine.trust import Trust, place_of, refuse_outside
 from preflight.engine.user_settings import user_settings
 from preflight.system import observed
 from preflight.system.processes import found_program
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.job import Job, identity
@@ -33,10 +34,16 @@ class Estimator:
     _full: dict[str, Estimates] = field(default_factory=dict)
     _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     _may_fit: dict[str, bool | None] = field(default_factory=dict)
+    _hosts: dict[tuple[str, bool], HostEstimate | Unknown] = field(default_factory=dict)
+    _keys: BoundedCache[str] = field(default_factory=lambda: BoundedCache(64))
+
+    def _key(self, job: Job) -> str:
+        """The identity of a job. Device and host are asked about the same one in turn."""
+        return self._keys.get(job, None, lambda: identity(job))
 
     def full(self, job: Job) -> Estimates:
         """The estimate at full depth."""
-        key = identity(job)
+        key = self._key(job)
         if key not in self._full:
             self.tracing.progress.check()
             self._full[key] = self._estimates(job)
@@ -60,7 +67,7 @@ class Estimator:
         """Whether the GPU holds a job, without a replay: False is certain, True is likely, None is not known."""
         from preflight.memory.device import may_fit
 
-        key = identity(job)
+        key = self._key(job)
         if key not in self._may_fit:
             self.tracing.progress.check()
             self._may_fit[key] = may_fit(job, self.gpu, self.tracing)
@@ -70,7 +77,7 @@ class Estimator:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
         from preflight.memory.device import bound
 
-        key = identity(job)
+        key = self._key(job)
         if key not in self._bounds:
             self.tracing.progress.check()
             self._bounds[key] = bound(job, self.gpu, self.tracing)
@@ -106,8 +113,11 @@ class Estimator:
     def _host(self, job: Job, bound: bool = False) -> HostEstimate | Unknown:
         from preflight.memory.host.estimate import estimate_host
 
-        self.tracing.progress.check()
-        return estimate_host(job, job.model.parameters, bound=bound, tracing=self.tracing)
+        key = self._key(job), bound
+        if key not in self._hosts:
+            self.tracing.progress.check()
+            self._hosts[key] = estimate_host(job, job.model.parameters, bound=bound, tracing=self.tracing)
+        return self._hosts[key]
 
     def sides(self, full: Callable[[Job], Estimates]) -> tuple[Side, Side]:
         """Device and host as the search space judges them. `full`: the estimate to use if no bound is known: that of

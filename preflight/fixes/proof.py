@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from preflight.documents.render import language_of
 from preflight.fixes import yaml_round_trip
@@ -36,21 +38,72 @@ def prove(
     where it could not check all of it: half a check proves nothing.
     """
     prover = Prover(found, again)
-    proposed = sum(bool(finding.proposals) for finding in findings)
-    number = 0
-    for finding in findings:
-        if not finding.proposals:
-            yield finding
-            continue
-        number += 1
-        place = f" in {finding.origin.path}" if finding.origin is not None else ""
-        try:
-            progress.check()
-            with progress.shown(f"proving fix {number} of {proposed} ({finding.rule}{place})"):
-                yield prover.fixed(finding)
-        except TimeOver:
-            note = f"a fix is possible, but was not proved {progress.deadline}"
-            yield replace(finding, unproved=True, notes=(*finding.notes, note))
+    proposed = [number for number, finding in enumerate(findings) if finding.proposals]
+    proved: dict[int, Proved] = {}
+    started = time.process_time()
+    for done, number in enumerate(proposed):
+        spent = time.process_time() - started
+        if done and spent > ALONE_S and spent / done * (len(proposed) - done) > ALONE_S:
+            proved |= _on_all_processors(prover, findings, proposed[done:], progress)
+            break
+        place = f"proving fix {done + 1} of {len(proposed)} ({_named(findings[number])})"
+        proved[number] = _proved(prover, findings[number], progress, place)
+    for number, finding in enumerate(findings):
+        yield finding if number not in proved else _with(finding, *proved[number])
+
+
+Proved = tuple["Fix | None", tuple[str, ...], bool]
+"""The fix of a finding, its further notes, and whether there was no time to look for one."""
+
+ALONE_S = 2.0
+"""Seconds of the processor that proofs take alone; if as many are left, all processors are used. To copy this process
+takes some hundredths."""
+
+
+def _on_all_processors(
+    prover: Prover, findings: Sequence[Finding], numbers: Sequence[int], progress: Progress
+) -> dict[int, Proved]:
+    """The proofs of some findings, each by the next processor that is free. Alone where copies are not possible."""
+    from preflight.system.forked import MOST_PIECES, Done, in_copies, most_copies
+
+    def piece(number: int) -> list[tuple[int, Proved]]:
+        return [
+            (one, _proved(prover, findings[one], progress, f"proving a fix ({_named(findings[one])})"))
+            for one in numbers[number::pieces]
+        ]
+
+    pieces, copies = min(len(numbers), MOST_PIECES), most_copies()
+    done = Done()
+    if copies >= 2:
+        with progress.shown(f"proving {len(numbers)} more fixes on {copies} processors"):
+            done = in_copies(pieces, piece, copies, lambda _: None)
+    if not done.results and not done.lost:
+        done = Done({number: piece(number) for number in range(pieces)})
+    found: dict[int, Proved] = {}
+    for result in done.results.values():
+        found.update(cast("list[tuple[int, Proved]]", result))
+    lost = (
+        f"a fix is possible, but was not proved: {done.lost}" if done.lost else "a fix is possible, but was not proved"
+    )
+    return {number: found.get(number, (None, (lost,), True)) for number in numbers}
+
+
+def _proved(prover: Prover, finding: Finding, progress: Progress, place: str) -> Proved:
+    """The proof of one finding's proposals, if there is time for it."""
+    try:
+        progress.check()
+        with progress.shown(place):
+            return (*prover.fixed(finding), False)
+    except TimeOver:
+        return None, (f"a fix is possible, but was not proved {progress.deadline}",), True
+
+
+def _with(finding: Finding, fix: Fix | None, notes: tuple[str, ...], unproved: bool) -> Finding:
+    return replace(finding, fix=fix, notes=(*finding.notes, *notes), unproved=unproved)
+
+
+def _named(finding: Finding) -> str:
+    return f"{finding.rule} in {finding.origin.path}" if finding.origin is not None else finding.rule
 
 
 class Prover:
@@ -64,19 +117,19 @@ class Prover:
         self.launches = Launches(found)
         self._before = {id(finding) for finding in found.findings}
 
-    def fixed(self, finding: Finding) -> Finding:
-        """The finding with the first proved proposal as its fix. Without one it stays as it is; a note says so if only
-        the second YAML parser was against a fix."""
+    def fixed(self, finding: Finding) -> tuple[Fix | None, tuple[str, ...]]:
+        """The first proved proposal of a finding as its fix. Without one, a note if only the second YAML parser was
+        against a fix."""
         notes: dict[str, None] = {}
         for proposal in finding.proposals:
             fix = self.proved(finding, proposal)
             refusal = self._refused(fix, finding.study) if fix is not None else None
             if fix is not None and refusal is None:
                 study = self.found.studies[finding.study].study if finding.study is not None else None
-                return replace(finding, fix=replace(fix, costs=costs_of(proposal.changes, study)))
+                return replace(fix, costs=costs_of(proposal.changes, study)), ()
             if refusal is not None:
                 notes[f"no fix is offered: {refusal}"] = None
-        return replace(finding, notes=(*finding.notes, *notes)) if notes else finding
+        return None, tuple(notes)
 
     def proved(self, finding: Finding, proposal: Proposal) -> Fix | None:
         """The proposal as a fix: the finding is gone, nothing as bad is new, and no other setting changed."""

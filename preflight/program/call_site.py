@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue
-from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.caches import BoundedCache, CacheKind
 from preflight.vocabulary.project import Project
 
 ROLES = {
@@ -93,11 +93,20 @@ def _assigned(node: ast.Assign, value: ast.AST) -> tuple[str, ...]:
 
 def assigned_values(name: str, scope: ast.AST) -> list[ast.expr]:
     """All values that a name is assigned in a function or a file."""
-    return [
-        node.value
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
-    ]
+    return _VALUES.get(scope, None, lambda: _values_by_name(scope)).get(name, [])
+
+
+def _values_by_name(scope: ast.AST) -> dict[str, list[ast.expr]]:
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Assign):
+            for name in {target.id: None for target in node.targets if isinstance(target, ast.Name)}:
+                found.setdefault(name, []).append(node.value)
+    return found
+
+
+_VALUES: BoundedCache[dict[str, list[ast.expr]]] = BoundedCache(64)
+"""The values of all names of a function or a file, which are asked for one by one."""
 
 
 def enclosing_function(record: CallRecord, project: Project) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
@@ -48,16 +49,17 @@ def dimensions() -> frozenset[str]:
     return frozenset(_table()[0]["dimensions"])
 
 
-def _components(key: str) -> list[str]:
-    """`Trainer.maxLen` -> ["trainer", "max_len"]; empty and transparent components are left out."""
+@lru_cache(maxsize=4096)
+def _components(key: str) -> tuple[str, ...]:
+    """`Trainer.maxLen` -> ("trainer", "max_len"); empty and transparent components are left out."""
     transparent = _table()[0]["transparent"]
     parts = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part) for part in re.split(r"[./]", key)]
     words = [part.lower().replace("-", "_").strip("_") for part in parts]
     kept = [word for word in words[:-1] if word and word not in transparent]
-    return [*kept, words[-1]] if words[-1] else kept
+    return (*kept, words[-1]) if words[-1] else tuple(kept)
 
 
-def _role(components: list[str]) -> str:
+def _role(components: Sequence[str]) -> str:
     """train, validation or none (a test set), by the component closest to the name; else train."""
     roles = _table()[0]["roles"]
     for component in reversed(components):
@@ -123,6 +125,7 @@ def _optimizer(expr: Expr) -> Expr:
 _OF_A_DEVICE = frozenset({"micro", "microbatch", "device", "gpu", "local", "mbs", "mbsz"})
 
 
+@lru_cache(maxsize=4096)
 def of_a_device(key: str) -> bool:
     """Whether a setting's name says that it counts for one device: beside it, `train_batch_size` is of all of them."""
     components = _components(key)

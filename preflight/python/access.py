@@ -57,8 +57,7 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
     if isinstance(value, Config):
         return config_attribute(value, name, node, frame)
     if isinstance(value, Either):
-        then = attribute(ev, value.then, name, node, frame)
-        return ev.join(value.condition, then, attribute(ev, value.otherwise, name, node, frame))
+        return ev.on_both_sides(value, lambda side: attribute(ev, side, name, node, frame))
     if isinstance(value, FunctionValue) and name in ("__name__", "__qualname__"):
         return Const(value.name.rpartition(".")[2])
     return Attribute(value, name, frame.module.origin(node))
@@ -117,8 +116,7 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
             return _argument(ev, to_expr(index), origin)
         return value if value.name[:1].isupper() or value.name.startswith("typing") else Attribute(value, "[]", origin)
     if isinstance(value, Either):
-        then = item(ev, value.then, index, node, frame)
-        return ev.join(value.condition, then, item(ev, value.otherwise, index, node, frame))
+        return ev.on_both_sides(value, lambda side: item(ev, side, index, node, frame))
     if isinstance(value, ClassValue):
         return value
     expr = to_expr(index)

@@ -329,6 +329,21 @@ class Evaluator(ABC):
             return self.op("if", (condition, to_expr(then), to_expr(otherwise)))
         return Either(condition, then, otherwise)
 
+    def on_both_sides(self, value: Either, action: Callable[[Abstract], Abstract]) -> Abstract:
+        """What `action` makes of either object. The branches of a program share objects, so that a value of many
+        branches has few objects and a great number of ways to them: each object is looked at once."""
+        seen: dict[int, Abstract] = {}
+
+        def of(side: Abstract) -> Abstract:
+            if id(side) not in seen:
+                if isinstance(side, Either):
+                    seen[id(side)] = self.join(side.condition, of(side.then), of(side.otherwise))
+                else:
+                    seen[id(side)] = action(side)
+            return seen[id(side)]
+
+        return of(value)
+
     def iterate(self, value: Abstract) -> list[Abstract] | None:
         """The items of an iterable; None where they are not known."""
         if isinstance(value, Container):

@@ -221,7 +221,7 @@ def leaves(value: Container, _depth: int = 0) -> Iterator[tuple[str, Abstract]]:
             yield str(key), inner
 
 
-def to_expr(value: Abstract, _depth: int = 0) -> Expr:
+def to_expr(value: Abstract, _depth: int = 0, _seen: dict[tuple[int, int], Expr] | None = None) -> Expr:
     """Any abstract value as an expression. A library's name becomes its dotted name as a string ("torch.bfloat16"),
     a sequence a "tuple" operation, a dict of constants a constant mapping; other objects are unknown.
     """
@@ -236,8 +236,12 @@ def to_expr(value: Abstract, _depth: int = 0) -> Expr:
     if isinstance(value, Config):
         return Ref(value.prefix, value.origin) if value.prefix else unknown("it is a whole configuration", value.origin)
     if isinstance(value, Either):
-        then, otherwise = to_expr(value.then, _depth + 1), to_expr(value.otherwise, _depth + 1)
-        return Op("if", (value.condition, then, otherwise))
+        seen = {} if _seen is None else _seen  # branches share objects
+        at = id(value), _depth
+        if at not in seen:
+            then, otherwise = to_expr(value.then, _depth + 1, seen), to_expr(value.otherwise, _depth + 1, seen)
+            seen[at] = Op("if", (value.condition, then, otherwise))
+        return seen[at]
     if isinstance(value, Instance):
         return unknown(f"it is an object made by {value.made_by}()", value.origin)
     if isinstance(value, Attribute):

@@ -81,8 +81,9 @@ MOST_REASONS = 5
 
 def _reasons(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Each study whose GPU memory is unknown, with the reason, if no finding says it."""
+    only_if = {id(one): {f.study for f in one.findings if f.rule == "fits-only-if"} for one in outcome.reports}
     for report, index, result in _numbered(outcome):
-        told = any(one.study == index and one.rule == "fits-only-if" for one in report.findings)
+        told = index in only_if[id(report)]
         reason = reason_of(result)
         if reason and not told and result.unjudged is None:
             yield outcome.shown(report, result.study.paths[0]), reason

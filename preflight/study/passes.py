@@ -348,8 +348,7 @@ def winner(name: str, candidates: list[Candidate], fixed_axes: Mapping[str, Cons
     An argument that cannot be followed excludes a library's default. If the winner uses a name that is set nowhere, a
     setting whose name suggests the field is preferred.
     """
-    here = [replace(one, expr=fix_axes(one.expr, fixed_axes)) for one in candidates]
-    here = [_as_default(replace(one, origin=next(origins(one.expr), None) or one.origin)) for one in here]
+    here = [_as_default(_at_its_origin(one, fix_axes(one.expr, fixed_axes))) for one in candidates]
     ordered = sorted(here, key=lambda one: (one.rank, of_a_device(one.setting), one.order), reverse=True)
     if any(one.rank == Rank.not_followed for one in ordered):
         ordered = [one for one in ordered if one.rank != Rank.default]
@@ -375,6 +374,14 @@ def winner(name: str, candidates: list[Candidate], fixed_axes: Mapping[str, Cons
         best.setting,
         best.others if default else (),
     )
+
+
+def _at_its_origin(candidate: Candidate, expr: Expr) -> Candidate:
+    """The candidate with this expression, in the place where its value is written."""
+    origin = next(origins(expr), None) or candidate.origin
+    if expr is candidate.expr and origin is candidate.origin:
+        return candidate
+    return replace(candidate, expr=expr, origin=origin)
 
 
 def _as_default(candidate: Candidate) -> Candidate:

@@ -71,6 +71,23 @@ def stop() -> None:
     _record = None
 
 
+def recording() -> bool:
+    """Whether answers are noted."""
+    return _record is not None
+
+
+def join(other: Record) -> None:
+    """Notes what another process was answered that did a part of this one's work."""
+    if _record is None:
+        return
+    for folder, names in other.notes.items():
+        for name, (kind, real, content, signature) in names.items():
+            _record.note(os.path.join(folder, name), kind, real, content, signature)
+    _record.flaws.update(other.flaws)
+    if other.until:
+        _record.until = min(other.until, _record.until or other.until)
+
+
 def not_final(why: str) -> None:
     """The result of this run holds for this run alone: a program was started, a time limit was hit, a file written."""
     if _record is not None:

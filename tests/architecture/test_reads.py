@@ -63,6 +63,7 @@ ALLOWED = {
     "preflight/engine/registry.py": "the package of rules beside preflight, in a checkout",
     "preflight/system/entry_points.py": "lists of entry points: `engine.result_cache` notes each",
     "preflight/vocabulary/extensions.py": "a file of another distribution: noted by its module",
+    "preflight/system/forked.py": "the memory that this process holds: no result depends on it",
     "preflight/reports/streams.py": "the standard streams: part of the question",
 }
 ASKED_BY_NAME = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +12,10 @@ import pytest
 
 from preflight.documents.document import TreeDocument
 from preflight.documents.yaml import parse_yaml
+from preflight.fixes import proof
 from preflight.fixes.launches import readers
 from preflight.fixes.proof import Prover, prove
+from preflight.system import forked
 from preflight.vocabulary.findings import Change, Confidence, Finding, Fix, Proposal, Safety, Severity
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
@@ -202,6 +206,41 @@ def test_files_on_disk_stay_as_they_are_and_equal_edits_are_checked_once(tmp_pat
     assert [finding.rule for finding in fixed if finding.fix is not None] == ["too-big", "odd", "slow"]
     assert len(calls) == 2
     assert (tmp_path / "job.yaml").read_text() == "batch: 1025\nlength: 512\n"
+
+
+@pytest.mark.parametrize("copies", [0, 2])
+def test_all_processors_prove_what_one_proves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: int) -> None:
+    (tmp_path / "job.yaml").write_text(TEXT)
+    read = reader((batch(16),))
+    found = read(Project(tmp_path, Settings()))
+    findings = [replace(one, label=str(number)) for number in range(4) for one in found.findings]
+    alone = list(prove(findings, found, read))
+    monkeypatch.setattr(proof, "ALONE_S", -1.0)
+    monkeypatch.setattr(forked, "most_copies", lambda: copies)
+    assert any(finding.fix is not None for finding in alone)
+    assert list(prove(findings, found, read)) == alone
+
+
+def test_a_proof_whose_process_was_killed_is_no_fix_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text(TEXT)
+    read, own = reader((batch(16),)), os.getpid()
+    found = read(Project(tmp_path, Settings()))
+
+    def killed(project: Project) -> Read:
+        if os.getpid() != own:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(project)
+
+    monkeypatch.setattr(proof, "ALONE_S", -1.0)
+    monkeypatch.setattr(forked, "most_copies", lambda: 2)
+    findings = [one for one in found.findings if one.proposals]
+    first, *others = prove([*findings, replace(findings[0], proposals=(batch(8),))], found, killed)
+    assert first.fix is not None
+    assert [(one.fix, one.unproved) for one in others] == [(None, True)] * len(others)
+    assert others
+    assert "ended by signal 9" in others[-1].notes[-1]
 
 
 def test_a_finding_without_a_study_can_only_bring_its_own_edits(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from preflight.dialects.hydra.merge_order import keep_order, kept_order
 from preflight.dialects.hydra.overrides import GivenOverride, plain
 from preflight.dialects.hydra.repository import HYDRA_DEFAULTS, Repository, TooLarge
 from preflight.dialects.hydra.tree import (
@@ -93,8 +94,10 @@ def _compose(repository: Repository, name: str, overrides: Sequence[GivenOverrid
     if primary is None:
         found.broken += [Problem("invalid-config", message, origin) for message, origin in repository.broken.values()]
         return found
-    found.parts = _with_option(repository, name, overrides, found) or _defaults(
-        repository, name, primary, overrides, found
+    found.parts = (
+        _with_option(repository, name, overrides, found)
+        or _as_before(repository, name, overrides, found)
+        or _defaults(repository, name, primary, overrides, found)
     )
     for config_path, package in found.parts:
         _add(repository, config_path, package, found)
@@ -163,6 +166,17 @@ def _report(repository: Repository, found: Composition) -> None:
             origin = Origin(file.path, note.span, None, (), False)
             found.broken.append(Problem("invalid-config", note.message, origin, severity))
     found.broken += [Problem("invalid-config", message, origin) for message, origin in repository.broken.values()]
+
+
+def _as_before(
+    repository: Repository, name: str, overrides: Sequence[GivenOverride], found: Composition
+) -> list[tuple[str, str]]:
+    """The order of merging that Hydra's algorithm found for other texts with the same defaults lists."""
+    before = kept_order(repository, name, overrides)
+    if before is None:
+        return []
+    found.choices, found.groups, found.whole = dict(before.choices), before.groups, True
+    return list(before.parts)
 
 
 # --- the defaults list -----------------------------------------------------------------------------------------------
@@ -266,7 +280,10 @@ def _by_hydra(
     found.choices.update({key: str(value) for key, value in known.items() if value is not None})
     found.groups = frozenset(known)
     found.problems += _unchosen(repository, state.known_choices)
-    return [(str(result.config_path), result.package or "") for result in results]
+    parts = [(str(result.config_path), result.package or "") for result in results]
+    if not found.problems:
+        keep_order(repository, name, overrides, parts, found.choices, found.groups)
+    return parts
 
 
 def _expanded(repository: Repository, name: str, state: Overrides, with_hydra: bool) -> list[ResultDefault]:

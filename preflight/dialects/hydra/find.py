@@ -19,6 +19,9 @@ from preflight.vocabulary.values import Origin
 _ENTRIES: CacheKind[list[Entry]] = CacheKind("entries of a file's defaults list")
 _PRIMARIES: CacheKind[tuple[str, ...]] = CacheKind("primary configurations of a folder")
 
+_FOLDER: CacheKind[tuple[str, str]] = CacheKind("folder and name of a primary configuration")
+_USING: CacheKind[tuple[tuple[int, int, str], ...]] = CacheKind("primary configurations that use a group", of_many=True)
+
 _SELECTED: CacheKind[tuple[str, str, str] | None] = CacheKind("the override that selects a file", of_many=True)
 
 _DEFAULTS = re.compile(r"^defaults[ \t]*:", re.M)
@@ -91,6 +94,10 @@ def application(path: str, project: Project) -> Application | None:
 def config_folder(path: str, project: Project) -> tuple[str, str]:
     """Folder and name of a primary configuration. `conf/exp/base.yaml` may be "exp/base" of `conf`: the folder with
     most of its defaults decides; of equal folders, the closest."""
+    return project.remembered.get(_FOLDER, lambda: _config_folder(path, project), path)
+
+
+def _config_folder(path: str, project: Project) -> tuple[str, str]:
     pure = PurePosixPath(path)
     best, folder = -1, pure.parent
     entries = _entries(path, project)
@@ -204,18 +211,33 @@ def _is_option(path: str, project: Project) -> bool:
 
 def _above(path: str, project: Project) -> Iterator[tuple[str, str, str]]:
     """(folder, name, group) of primary configurations above a file that use its group, the most likely first."""
+    headed = _has_package(path, project)
     pure = PurePosixPath(path)
     for folder in list(pure.parent.parents)[:MAX_LEVELS]:
         group = pure.parent.relative_to(folder).as_posix()
         if group.startswith("."):
             return
         at = "" if folder.as_posix() == "." else folder.as_posix()
-        ranked = []
-        for name in _primaries(at, project):
-            rank = _knows(f"{at}/{name}.yaml".lstrip("/"), path, group, project)
-            if rank < _STRANGER:
-                ranked.append((rank, _role(name), name))
-        yield from ((at, name, group) for _, _, name in sorted(ranked))
+        ranked = ((min(rank, 2) if headed else rank, role, name) for rank, role, name in _using(at, group, project))
+        yield from ((at, name, group) for rank, _, name in sorted(ranked) if rank < _STRANGER)
+
+
+def _has_package(path: str, project: Project) -> bool:
+    """Whether a file has a package header: then some configuration includes it."""
+    try:
+        return package_header(project.source(path).text) is not None
+    except UnreadableFile:
+        return False
+
+
+def _using(folder: str, group: str, project: Project) -> tuple[tuple[int, int, str], ...]:
+    """(closeness, role, name) of the primary configurations of a folder, as seen from the files of a group."""
+
+    def found() -> tuple[tuple[int, int, str], ...]:
+        names = _primaries(folder, project)
+        return tuple((_knows(f"{folder}/{name}.yaml".lstrip("/"), group, project), _role(name), name) for name in names)
+
+    return project.remembered.get(_USING, found, folder, group)
 
 
 def _role(name: str) -> int:
@@ -238,9 +260,9 @@ def _primaries(folder: str, project: Project) -> tuple[str, ...]:
 _STRANGER = 3
 
 
-def _knows(primary: str, path: str, group: str, project: Project) -> int:
+def _knows(primary: str, group: str, project: Project) -> int:
     """How closely a primary configuration is related to a group: 0 if the group is in its defaults list, 1 if a part of
-    the group is, 2 if the file has a package header (so some configuration includes it), else 3."""
+    the group is, else 3. (2: the file has a package header, see `_above`.)"""
     top = group.split("/")[0]
     best = _STRANGER
     for entry in _entries(primary, project):
@@ -251,11 +273,7 @@ def _knows(primary: str, path: str, group: str, project: Project) -> int:
                 return 0
             if plain.split("/")[0] == top and (entry.group or "/" in plain):
                 best = 1
-    try:
-        headed = package_header(project.source(path).text) is not None
-    except UnreadableFile:
-        headed = False
-    return min(best, 2) if headed else best
+    return best
 
 
 def _in_roots(primary: str, project: Project) -> bool:

@@ -84,11 +84,12 @@ class Repository:
 
     def _registered(self, name: str) -> None:
         """A configuration without a file: the program may register a class by that name."""
-        found = self._classes().get(name)
+        found = self.registered.get(name)
         if found is not None:
             self.files[name] = found
 
-    def _classes(self) -> Mapping[str, ConfigFile]:
+    @property
+    def registered(self) -> Mapping[str, ConfigFile]:
         """The contents of the program's ConfigStore, looked up when a file is missing."""
         return self.project.remembered.get(_STORED, self._in_store, self.folders[0])
 
@@ -179,7 +180,7 @@ class Repository:
             path = _under(folder, group_name)
             names = self.project.listdir(path) if path is not None else []
             options |= {name[:-5] for name in names if name.endswith(".yaml")}
-        options |= {name.rpartition("/")[2] for name in self._classes() if name.rpartition("/")[0] == group_name}
+        options |= {name.rpartition("/")[2] for name in self.registered if name.rpartition("/")[0] == group_name}
         return sorted(options)
 
     def get_sources(self) -> list[object]:
@@ -189,7 +190,7 @@ class Repository:
         paths = [_under(folder, group) for folder in self.folders]
         if any(path is not None and self.project.is_dir(path) for path in paths):
             return True
-        return "." not in group and any(name.startswith(f"{group}/") for name in self._classes())
+        return "." not in group and any(name.startswith(f"{group}/") for name in self.registered)
 
 
 def parsed(path: str, project: Project) -> YamlDocument:

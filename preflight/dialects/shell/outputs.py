@@ -315,9 +315,17 @@ def indices_of(expr: Expr, name: str) -> set[int] | None:
         inner = indices_of(operand, name)
         found = inner if found is None else found if inner is None else found & inner
     if expr.operator == "get" and len(expr.operands) == 2 and name in set(names(expr.operands[1])):
-        own = {one for one in range(MAX_INDICES) if _non_negative(expr, name, one)}
+        own = _indices_of_element(expr, name)
         found = own if found is None else found & own
     return found
+
+
+def _indices_of_element(expr: Op, name: str) -> set[int]:
+    """The indices for which one choice of an element gives one."""
+    container, index = expr.operands
+    if isinstance(index, Ref) and isinstance(container, Op) and container.operator == "tuple":
+        return set(range(min(len(container.operands), MAX_INDICES)))  # the usual choice, which needs no evaluation
+    return {one for one in range(MAX_INDICES) if _non_negative(expr, name, one)}
 
 
 def _non_negative(expr: Op, name: str, one: int) -> bool:

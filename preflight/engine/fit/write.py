@@ -74,7 +74,7 @@ def _proved(index: int, answer: Answer, proposal: Proposal, found: Analysis, ask
         return fresh if done else replace(fresh, findings=(*fresh.findings, finding))
 
     before = replace(found, findings=(*found.findings, finding))
-    return Prover(before, after).fixed(finding).fix
+    return Prover(before, after).fixed(finding)[0]
 
 
 def _holds(result: StudyResult, proposal: Proposal, answer: Answer) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra_trees import tree
 
 from preflight.dialects.hydra import compose as module
 from preflight.dialects.hydra.compose import Composition, compose
-from preflight.dialects.hydra.overrides import parse_override
+from preflight.dialects.hydra.overrides import _PLAIN, _parsed, parse_override
 from preflight.dialects.hydra.repository import Repository
 from preflight.dialects.hydra.tree import leaves
 
@@ -98,3 +99,56 @@ def test_a_changed_text_is_composed_anew(tmp_path: Path) -> None:
     changed = project.with_overlay({"conf/model/small.yaml": "width: 65\n"})
     after = compose(Repository(changed, ("conf",)), "config", ())
     assert said(before) != said(after)
+
+
+@pytest.mark.parametrize("word", ["null", "True", "FALSE", "inf", "NaN", "1e3", "a,b", "", "${x}", "'a'", "a b", "1"])
+def test_a_value_that_is_no_name_is_read_by_the_grammar(word: str) -> None:
+    assert repr(_parsed(f"model={word}")) == repr(OverridesParser.create().parse_override(f"model={word}"))
+
+
+@pytest.mark.parametrize("sign", ["", "+", "++"])
+@pytest.mark.parametrize("key", ["model", "optim/inner", "_a-b/c9"])
+@pytest.mark.parametrize("value", ["small", "data-3", "_x", "nulls", "infinity", "e3", "True_", "nan-1"])
+def test_an_override_of_names_is_what_the_grammar_says(sign: str, key: str, value: str) -> None:
+    text = f"{sign}{key}={value}"
+    assert _PLAIN.fullmatch(text)
+    assert _parsed(text) == OverridesParser.create().parse_override(text)
+
+
+EXPERIMENT = {
+    **TREE,
+    "conf/exp/run.yaml": "# @package _global_\ndefaults:\n  - override /model: large\nlr: 7\n",
+    "conf/config.yaml": "defaults:\n  - model: small\n  - data: text\n  - _self_\n  - exp: null\nlr: 1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "asked"),
+    [
+        ("conf/exp/run.yaml", "# @package _global_\ndefaults:\n  - override /model: nested\nlr: 7\n", 1),
+        ("conf/exp/run.yaml", "# @package other\ndefaults:\n  - override /model: large\nlr: 7\n", 1),
+        ("conf/exp/run.yaml", "# @package _global_\nlr: 7\n", 1),
+        ("conf/model/large.yaml", "# @package _global_\nwidth: 128\n", 1),
+        ("conf/model/large.yaml", "defaults: [small]\nwidth: 128\n", 1),
+        ("conf/config.yaml", "defaults:\n  - model: small\n  - _self_\n  - exp: null\nlr: 1\n", 1),
+        ("conf/model/large.yaml", "width: [\n", 1),
+        ("conf/model/large.yaml", "width: 129\n", 0),
+        ("conf/exp/run.yaml", "# @package _global_\ndefaults:\n  - override /model: large\nlr: 8\n", 0),
+        ("conf/config.yaml", EXPERIMENT["conf/config.yaml"] + "seed: 3\n", 0),
+    ],
+)
+def test_an_edit_that_changes_no_defaults_list_keeps_the_order(
+    path: str, text: str, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, times = tree(tmp_path, EXPERIMENT), []
+    real = module._by_hydra
+    monkeypatch.setattr(module, "_by_hydra", lambda *args: (times.append(args[1]), real(*args))[1])
+    given = parse_override("exp=run", None, None, [])
+    assert given is not None
+    compose(Repository(project, ("conf",)), "config", [given])
+    times.clear()
+    kept = said(compose(Repository(project.with_overlay({path: text}), ("conf",)), "config", [given]))
+    assert len(times) >= asked
+    assert asked or not times
+    fresh = tree(tmp_path, EXPERIMENT).with_overlay({path: text})
+    assert kept == said(compose(Repository(fresh, ("conf",)), "config", [given]))
