@@ -13,10 +13,13 @@ from preflight.fixes.compare import Difference, Intent, carried_over, difference
 from preflight.fixes.launches import CheckResult, Launches, listed
 from preflight.fixes.overridden import overridable
 from preflight.fixes.plan import by_path, edited, on_command_line, plan
+from preflight.system import observed
+from preflight.vocabulary.budgets import PROOF_SECONDS, PROOFS, ProofTime
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Cause
 
 CheckAgain = Callable[[Project], CheckResult]
 
@@ -27,14 +30,18 @@ _Key = tuple[str, "int | None", tuple[str, ...], str]
 
 
 def prove(
-    findings: Sequence[Finding], found: CheckResult, again: CheckAgain, progress: Progress = QUIET
+    findings: Sequence[Finding],
+    found: CheckResult,
+    again: CheckAgain,
+    progress: Progress = QUIET,
+    clock: ProofTime | None = None,
 ) -> Iterator[Finding]:
     """The findings in their order. The first of a finding's proposals that is proved becomes its fix.
 
     `found` is the result of a check; `again` checks another state of the project in the same way. It raises TimeOver
-    where it could not check all of it: half a check proves nothing.
+    where it could not check all of it: half a check proves nothing. `clock` counts the time of all proofs of a run.
     """
-    prover = Prover(found, again)
+    prover = Prover(found, again, clock)
     proposed = sum(bool(finding.proposals) for finding in findings)
     number = 0
     for finding in findings:
@@ -42,6 +49,10 @@ def prove(
             yield finding
             continue
         number += 1
+        if (over := prover.over(finding)) is not None:
+            note = f"a fix is possible, but was not proved: it is {over}"
+            yield replace(finding, unproved=Cause.budget, notes=(*finding.notes, note))
+            continue
         place = f" in {finding.origin.path}" if finding.origin is not None else ""
         try:
             progress.check()
@@ -49,23 +60,39 @@ def prove(
                 yield prover.fixed(finding)
         except TimeOver:
             note = f"a fix is possible, but was not proved {progress.deadline}"
-            yield replace(finding, unproved=True, notes=(*finding.notes, note))
+            yield replace(finding, unproved=Cause.time_limit, notes=(*finding.notes, note))
 
 
 class Prover:
     """Proves proposals against one state of the project. Proposals with the same edits are checked once."""
 
-    def __init__(self, found: CheckResult, again: CheckAgain) -> None:
-        self.found, self.again = found, again
+    def __init__(self, found: CheckResult, again: CheckAgain, clock: ProofTime | None = None) -> None:
+        self.found, self.again, self.clock = found, again, clock or ProofTime()
+        self._proofs: Counter[str] = Counter()
+        """How often something was checked again for a finding of each file."""
         self._checked: dict[frozenset[tuple[str, str]], CheckResult] = {}
         self._compared: list[tuple[CheckResult, Intent, list[Difference]]] = []
         """Cache: many findings need the same change of a shared file, and its effect on each study is computed once."""
         self.launches = Launches(found)
         self._before = {id(finding) for finding in found.findings}
 
+    def over(self, finding: Finding) -> str | None:
+        """The budget that is used up, so that the finding's proposals are not tried; None while there is some left."""
+        if self.clock.over():
+            observed.not_final("the CPU time for proofs was used up")
+            return PROOF_SECONDS.over
+        return PROOFS.over if self._proofs[_path(finding)] >= PROOFS else None
+
     def fixed(self, finding: Finding) -> Finding:
         """The finding with the first proved proposal as its fix. Without one it stays as it is; a note says so if only
         the second YAML parser was against a fix."""
+        with self.clock.spent():
+            checked = len(self._checked)
+            proved = self._first(finding)
+            self._proofs[_path(finding)] += len(self._checked) - checked
+            return proved
+
+    def _first(self, finding: Finding) -> Finding:
         notes: dict[str, None] = {}
         for proposal in finding.proposals:
             fix = self.proved(finding, proposal)
@@ -167,4 +194,8 @@ class Prover:
 
 def _key(finding: Finding) -> _Key:
     """The identity of a finding before and after an edit that moves it."""
-    return finding.rule, finding.study, finding.settings, finding.origin.path if finding.origin is not None else ""
+    return finding.rule, finding.study, finding.settings, _path(finding)
+
+
+def _path(finding: Finding) -> str:
+    return finding.origin.path if finding.origin is not None else ""

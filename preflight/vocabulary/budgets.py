@@ -19,7 +19,7 @@ from contextvars import ContextVar
 
 from preflight.system.files import MAX_BYTES as FILE_BYTES
 
-__all__ = ["FILE_BYTES", "Budget", "cpu_is_over", "cpu_of_a_file"]
+__all__ = ["FILE_BYTES", "Budget", "ProofTime", "cpu_is_over", "cpu_of_a_file"]
 
 
 class Budget(int):
@@ -63,6 +63,38 @@ def cpu_is_over() -> bool:
     """Whether the current file has used its CPU time; asked between steps, never within one."""
     end = _end.get()
     return end is not None and time.process_time() > end
+
+
+PROOFS = Budget(64, "proofs of fixes for a file")
+"""A proof reads and judges again all that reads the file, and its result is kept. Files of people need a few."""
+PROOF_SECONDS = Budget(5, "seconds of CPU time for proofs of fixes")
+"""Of one check, with all rounds of `--fix`. Projects of people need less than a second."""
+
+
+class ProofTime:
+    """The CPU time that the proofs of one run have used, and the rounds of fixes that follow from them."""
+
+    def __init__(self) -> None:
+        self._used = 0.0
+        self._since: float | None = None
+
+    def over(self) -> bool:
+        """Whether the time is used up; asked between proofs, never within one."""
+        running = 0.0 if self._since is None else time.process_time() - self._since
+        return self._used + running > PROOF_SECONDS
+
+    @contextmanager
+    def spent(self) -> Iterator[None]:
+        """Counts what is done inside, once."""
+        if self._since is not None:
+            yield
+            return
+        self._since = time.process_time()
+        try:
+            yield
+        finally:
+            self._used += time.process_time() - self._since
+            self._since = None
 
 
 # --- texts: scripts, YAML, JSON, Python -------------------------------------------------------------------------------
@@ -130,6 +162,8 @@ SCRIPT_STEPS = Budget(20_000, "steps of a script with its loops unrolled")
 """Scripts written by people take less than a thousand."""
 LOOP_ROUNDS = Budget(64, "rounds of a loop")
 """A longer loop is followed once, with an unknown variable."""
+SHELL_NESTED = Budget(8, "nested functions, sourced files and command strings")
+"""Scripts written by people have one or two."""
 WORD_CHARACTERS = Budget(2**17, "characters of a word")
 """The kernel takes no longer word (MAX_ARG_STRLEN)."""
 

@@ -16,7 +16,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Rule
 from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.study import Study
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 from preflight.vocabulary.verdicts import SpaceVerdict
 
 
@@ -40,6 +40,11 @@ class StudyResult:
     """How each Job field of the worst job is known, of the fields that something states or that have a default."""
     unjudged: Unknown | None = None
     """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
+
+    @property
+    def late(self) -> bool:
+        """Whether there was no time to judge the study."""
+        return self.unjudged is not None and self.unjudged.cause is Cause.time_limit
 
 
 @dataclass(frozen=True)
