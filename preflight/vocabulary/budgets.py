@@ -187,6 +187,8 @@ SEARCHED_PROGRAMS = Budget(400, "Python files that are searched for `@hydra.main
 """A folder of programs has a few; data sets of source code have thousands."""
 COMPOSITIONS = Budget(24, "combinations of group options")
 """Each is a box of the search space, and takes some 50 ms."""
+SWEPT_COMPOSITIONS = Budget(1_000, "combinations of group options in all files")
+"""Each option of a group that a sweep selects is a file that is composed with that sweep again."""
 CHOICES = Budget(10_000, "values of an enumerated sweep")
 """`range(0, 10**9)` in a list of floats."""
 NESTED_CLASSES = Budget(12, "nested classes of a configuration")

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 
 from preflight.vocabulary.budgets import CHOICES
 from preflight.vocabulary.reading import Problem, Word
-from preflight.vocabulary.values import Cause, Choices, Const, Domain, Expr, Origin, Range, Span, Unknown, Value
+from preflight.vocabulary.values import (
+    Cause,
+    Choices,
+    Const,
+    Domain,
+    Expr,
+    Origin,
+    Range,
+    Span,
+    Unbounded,
+    Unknown,
+    Value,
+)
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -163,9 +175,11 @@ def domain(given: GivenOverride, options: Sequence[str], inclusive: bool = False
         return None
     value = override._value
     if isinstance(value, Glob):
-        return Choices(tuple(value.filter(list(options))))
+        return Choices(_selected(tuple(value.include), tuple(value.exclude), tuple(options)))
     if isinstance(value, ChoiceSweep):
-        found = tuple(plain(item) for item in value.list[:CHOICES])
+        if len(value.list) > CHOICES:
+            return Unbounded(f"a choice {CHOICES.over}")
+        found = tuple(plain(item) for item in value.list)
         return Choices(found, tuple(_places(given, len(found))))
     computed = None if given.value_origin is None else _uneditable(given.value_origin)
     if isinstance(value, IntervalSweep):
@@ -176,6 +190,14 @@ def domain(given: GivenOverride, options: Sequence[str], inclusive: bool = False
     if isinstance(value, RangeSweep):
         return _range(value.start or 0, value.stop or 0, value.step or 1, inclusive, "log" in value.tags, computed)
     return None
+
+
+@lru_cache(maxsize=64)
+def _selected(include: tuple[str, ...], exclude: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
+    """The options that a glob selects, which each file that is composed with it asks again."""
+    from hydra.core.override_parser.types import Glob
+
+    return tuple(Glob(list(include), list(exclude)).filter(list(options)))
 
 
 def _range(start: float, stop: float, step: float, inclusive: bool, log: bool, origin: Origin | None) -> Domain:
