@@ -111,6 +111,8 @@ SHELL_DEPTH = Budget(60, "expansions within expansions")
 """Scripts written by people stay below ten."""
 TREE_DEPTH = Budget(200, "levels of a YAML or JSON file")
 """Real configurations stay below 20; Python allows 1,000 frames."""
+TOML_DOTS = Budget(1_000, "dots in a line of a TOML file")
+"""The parser's time grows with the square of a key's parts."""
 TREE_NODES = Budget(200_000, "values of a YAML or JSON file")
 """The worst file that is accepted is read in about a second."""
 EXPANDED_NODES = Budget(500_000, "values of a YAML file with its aliases followed")
@@ -187,7 +189,7 @@ SEARCHED_PROGRAMS = Budget(400, "Python files that are searched for `@hydra.main
 """A folder of programs has a few; data sets of source code have thousands."""
 COMPOSITIONS = Budget(24, "combinations of group options")
 """Each is a box of the search space, and takes some 50 ms."""
-SWEPT_COMPOSITIONS = Budget(1_000, "combinations of group options in all files")
+SWEPT_COMPOSITIONS = Budget(400, "combinations of group options in all files")
 """Each option of a group that a sweep selects is a file that is composed with that sweep again."""
 CHOICES = Budget(10_000, "values of an enumerated sweep")
 """`range(0, 10**9)` in a list of floats."""

@@ -178,7 +178,7 @@ def domain(given: GivenOverride, options: Sequence[str], inclusive: bool = False
         return Choices(_selected(tuple(value.include), tuple(value.exclude), tuple(options)))
     if isinstance(value, ChoiceSweep):
         if len(value.list) > CHOICES:
-            return Unbounded(f"a choice {CHOICES.over}")
+            return Unbounded(CHOICES.over)
         found = tuple(plain(item) for item in value.list)
         return Choices(found, tuple(_places(given, len(found))))
     computed = None if given.value_origin is None else _uneditable(given.value_origin)
@@ -202,6 +202,8 @@ def _selected(include: tuple[str, ...], exclude: tuple[str, ...], options: tuple
 
 def _range(start: float, stop: float, step: float, inclusive: bool, log: bool, origin: Origin | None) -> Domain:
     whole = all(isinstance(one, int) for one in (start, stop, step))
+    if not step or not all(math.isfinite(one) for one in (start, stop, step, (stop - start) / step)):
+        return Unbounded("a range without an end")
     size = math.floor((stop - start) / step) + 1 if inclusive else math.ceil((stop - start) / step - 1e-9)
     last = start + (size - 1) * step
     low, high = (start, last) if step > 0 else (last, start)

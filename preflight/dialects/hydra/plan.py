@@ -9,7 +9,6 @@ from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.launcher import search_space, sweeper, sweeper_params
 from preflight.dialects.hydra.overrides import GivenOverride, domain
 from preflight.dialects.hydra.repository import Repository
-from preflight.vocabulary.budgets import CHOICES
 from preflight.vocabulary.reading import Call, Problem
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Unbounded, Value
 
@@ -54,7 +53,7 @@ def sort_overrides(
             said = f"{given.key} has several values; Hydra needs --multirun for them"
             plan.problems.append(Problem("invalid-config", said, given.origin))
         if isinstance(found, Unbounded):
-            said = f"the sweep of {given.key} is {CHOICES.over}: none of its values is checked"
+            said = f"the sweep of {given.key} is {found.kind}: none of its values is checked"
             plan.problems.append(Problem("invalid-config", said, given.origin, "warning"))
         axis = Axis(given.key, found, given.value_origin)
         if group and isinstance(found, Choices):

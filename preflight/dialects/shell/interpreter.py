@@ -118,12 +118,15 @@ class Shell:
 
     def follow_text(self, expr: Expr) -> None:
         """Follows a command string (`bash -c`, `eval`)."""
-        if self.nested < SHELL_NESTED:
+        if not self._is_over(SHELL_NESTED, self.nested):
             self.nested += 1
             self.follow(reparse(self.source, expr))
             self.nested -= 1
-        else:
-            self.cut = self.cut or SHELL_NESTED
+
+    def _is_over(self, budget: Budget, used: int) -> bool:
+        """Whether a budget is used up; then what follows is unknown."""
+        self.cut = self.cut or (budget if used >= budget else None)
+        return used >= budget
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -135,17 +138,15 @@ class Shell:
             inside = list(group)
             if self.ended:
                 return
-            if len(self.runs) >= SCRIPT_RUNS or self.steps > SCRIPT_STEPS:
-                self.cut = self.cut or (SCRIPT_RUNS if len(self.runs) >= SCRIPT_RUNS else SCRIPT_STEPS)
+            if self._is_over(SCRIPT_RUNS, len(self.runs)) or self._is_over(SCRIPT_STEPS, self.steps - 1):
                 return
             if around is not None:
                 self._block(around, inside, depth + 1)
                 continue
             for step in inside:
                 self.steps += 1
-                if self.steps > SCRIPT_STEPS or len(self.runs) >= SCRIPT_RUNS:
-                    self.cut = self.cut or (SCRIPT_STEPS if self.steps > SCRIPT_STEPS else SCRIPT_RUNS)
-                elif not self.ended:
+                over = self._is_over(SCRIPT_STEPS, self.steps - 1) or self._is_over(SCRIPT_RUNS, len(self.runs))
+                if not over and not self.ended:
                     self._step(step)
 
     def _block(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
@@ -343,10 +344,7 @@ class Shell:
             self.exported.add(step.name)
 
     def _call(self, name: str, arguments: tuple[Word, ...] | None) -> None:
-        if name in self.inside:
-            return
-        if self.nested >= SHELL_NESTED:
-            self.cut = self.cut or SHELL_NESTED
+        if name in self.inside or self._is_over(SHELL_NESTED, self.nested):
             return
         saved, self.arguments = self.arguments, arguments
         steps, depth = self.functions[name]
@@ -369,10 +367,7 @@ class Shell:
 
     def _source(self, words: tuple[Word, ...]) -> None:
         target = word_text(words[0]) if words else None
-        if target is None or self.sourced is None or target in self.inside:
-            return
-        if self.nested >= SHELL_NESTED:
-            self.cut = self.cut or SHELL_NESTED
+        if target is None or self.sourced is None or target in self.inside or self._is_over(SHELL_NESTED, self.nested):
             return
         document = self.sourced(target)
         if document is not None:
@@ -449,8 +444,7 @@ class Shell:
         outer, self.unrolled = self.turns, True
         expr = Op("tuple", tuple(self.closed(word.expr) for word in step.words))
         values = self._values_of(expr, axis)
-        if len(values) > LOOP_ROUNDS:
-            self.cut = self.cut or LOOP_ROUNDS
+        self._is_over(LOOP_ROUNDS, len(values) - 1)
         for value in values[:LOOP_ROUNDS]:
             self.fixed[axis] = Const(value)
             place = next(
