@@ -123,3 +123,9 @@ def test_a_range_without_an_end_is_unknown(sweep: str, tmp_path: Path) -> None:
 def test_a_key_of_too_many_parts_is_refused() -> None:
     with pytest.raises(SettingsError, match="over the budget of 1,000 dots"):
         settings.parse("[a" + ".a" * 100_000 + "]\n", "preflight.toml")
+
+
+def test_a_job_with_a_model_name_too_long_for_a_file_is_unknown() -> None:
+    fields = {"model": {"target": f"timm:gpt{'1' * 5000}"}, "train": {"batch_size": 1, "image_size": 32}}
+    assert estimate(job_of(fields)).device is None
+    assert estimate(job_of({**fields, "model": {"name": f"timm/gpt{'1' * 5000}"}})).device is None
