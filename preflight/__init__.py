@@ -1,10 +1,18 @@
 """Static pre-flight checker for machine-learning jobs."""
 
-__version__ = "0.1.0"
+FALLBACK = "0.1.0"
+"""The version of a tree that has neither tags nor a version that a build wrote. pyproject.toml has it as well."""
+
+try:
+    from preflight import _version
+except ImportError:
+    __version__ = FALLBACK
+else:
+    __version__ = str(_version.version)
 
 REPOSITORY = "https://github.com/OWNER/preflight"
-"""The project's address. Its owner replaces OWNER here, and in README.md, docs/, mkdocs.yml and pyproject.toml,
-which a test compares. Every other address is made of this one."""
+"""The project's address. Its owner replaces OWNER here, and in the copies that tests compare: README.md, docs/,
+mkdocs.yml, pyproject.toml and Containerfile. Every other address is made of this one."""
 
 RULE_PAGES = f"{REPOSITORY}/blob/main/docs/rules"
 """The address of the pages of preflight's own rules."""

@@ -109,7 +109,9 @@ def read_plan(path: Path = FLOOR_PLAN) -> Plan:
 
 def read_source(root: Path = REPOSITORY) -> dict[str, Module]:
     """Every Python file of the packages, by its path."""
-    paths = sorted(path for folder in ROOTS.values() for path in (root / folder).rglob("*.py"))
+    paths = sorted(
+        path for folder in ROOTS.values() for path in (root / folder).rglob("*.py") if path.name != "_version.py"
+    )
     files = {_dotted(path.relative_to(root).as_posix()): path.relative_to(root).as_posix() for path in paths}
     return {path: _module(path, (root / path).read_text(encoding="utf-8"), files) for path in files.values()}
 

@@ -17,6 +17,7 @@ from preflight.engine.standings import standings, union
 from preflight.engine.target import Named, Wanted, choose, placed, wanted
 from preflight.engine.trust import Trust, laws_of, named_by_user, trust_in
 from preflight.system.files import real
+from preflight.vocabulary.budgets import ProofTime
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity, of_problem
@@ -60,6 +61,7 @@ class CheckSetup:
     trust: Trust | None = None
     estimators: dict[Gpu | None, Estimator] = field(default_factory=dict, compare=False)
     """Estimates, kept when the files are read again."""
+    proofs: ProofTime = field(default_factory=ProofTime, compare=False)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -94,7 +96,7 @@ class Analysis:
     def incomplete(self) -> bool:
         """Whether there was no time to read a file or to judge a study."""
         late = any(one.kind == "time-limit" for one in self.skipped)
-        return late or any(result.unjudged is not None for result in self.studies)
+        return late or any(result.late for result in self.studies)
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[int]]:
@@ -163,7 +165,7 @@ def check(project: Project, asked: CheckSetup, prove: bool = True) -> Report:
         unrecognised=tuple(one.path for one in found.skipped if one.kind in ("unrecognised", "unreadable", "crashed")),
         refused=tuple(file_findings.refused(found.skipped, found.findings, asked.named)),
         suppressed=by_glob + by_comment,
-        notes=(*asked.said.notes, *file_findings.notes(found.skipped, asked.named)),
+        notes=(*asked.said.notes, *file_findings.notes(found.skipped, asked.named), *file_findings.unproved(findings)),
         incomplete=late.message if late is not None else "",
     )
 
@@ -171,7 +173,7 @@ def check(project: Project, asked: CheckSetup, prove: bool = True) -> Report:
 def _time_over(found: Analysis, findings: Iterable[Finding], whole: bool, asked: CheckSetup) -> Finding | None:
     """What there was no time for; None where the check came to its end."""
     deadline = asked.progress.deadline
-    unproved = sum(finding.unproved for finding in findings)
+    unproved = sum(finding.unproved is Cause.time_limit for finding in findings)
     if deadline is None or (whole and not found.incomplete and not unproved):
         return None
     files = len(set(asked.paths))
@@ -190,7 +192,7 @@ def _judged_all(
 ) -> Analysis:
     """Studies to verdicts and findings. The rules are asked about a study as soon as those are judged that run at the
     same time: when the time is over, a study is done or was not looked at."""
-    results: list[StudyResult] = []
+    results: dict[int, StudyResult] = {}
     cases: dict[int, Case] = {}
     findings: list[Finding] = []
     done = 0  # studies about which the rules were asked
@@ -200,38 +202,39 @@ def _judged_all(
             with progress.shown(f"judging study {number + 1} of {len(studies)} ({study.paths[0]})"):
                 progress.check()
                 try:
-                    result, case = _judged(study, len(results), project, asked)
+                    if study.unread is not None:
+                        results[number] = _not_judged(study, study.unread.why)
+                        findings.append(file_findings.unread(study.unread))
+                    else:
+                        results[number], cases[number] = _judged(study, len(results), project, asked)
                 except PreflightError:
                     raise  # the settings are wrong, not the study
                 except Exception as error:
                     findings.append(_crash(study, error))
-                else:
-                    results.append(result)
-                    cases[number] = case
                 while done <= number and all(other <= number for other in studies[done].concurrent_with):
                     findings += list(_findings_of(done, cases, asked))
                     done += 1
     except TimeOver:
         cases = {number: case for number, case in cases.items() if number < done}
-        del results[len(cases) :]
-        for study in studies[done:]:
+        results = {number: result for number, result in results.items() if number < done}
+        late = Unknown(f"it was not judged {progress.deadline}", Cause.time_limit)
+        for number, study in enumerate(studies[done:], done):
             try:
-                results.append(_not_judged(study, progress))
+                results[number] = _not_judged(study, late)
             except Exception as error:
                 findings.append(_crash(study, error))
     findings += file_findings.findings(skipped, project, asked.named)
-    return Analysis(project, tuple(results), tuple(_once(findings)), skipped, tuple(cases.values()))
+    return Analysis(project, tuple(results.values()), tuple(_once(findings)), skipped, tuple(cases.values()))
 
 
 def _crash(study: Study, error: Exception) -> Finding:
     return file_findings.crash(f"{study.paths[0]} could not be estimated", error, Origin(study.paths[0], Span(0, 0)))
 
 
-def _not_judged(study: Study, progress: Progress) -> StudyResult:
+def _not_judged(study: Study, why: Unknown) -> StudyResult:
     from preflight.space.judge import not_judged
 
-    unknown = Unknown(f"it was not judged {progress.deadline}", Cause.time_limit)
-    return StudyResult(study, not_judged(study, unknown), unjudged=unknown)
+    return StudyResult(study, not_judged(study, why), unjudged=why)
 
 
 def _findings_of(number: int, cases: Mapping[int, Case], asked: CheckSetup) -> Iterator[Finding]:
@@ -371,7 +374,10 @@ def _proved(found: Analysis, asked: CheckSetup) -> list[Finding]:
         return findings
     from preflight.fixes.proof import prove
 
-    return list(prove(findings, found, lambda project: _whole(again(found, project, asked)), asked.progress))
+    asked.proofs.files = len(set(asked.paths))
+    return list(
+        prove(findings, found, lambda project: _whole(again(found, project, asked)), asked.progress, asked.proofs)
+    )
 
 
 def _whole(found: Analysis) -> Analysis:

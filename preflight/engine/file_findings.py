@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from preflight.vocabulary.budgets import PROOF_SECONDS, PROOFS
 from preflight.vocabulary.errors import debug_traceback, too_much
 from preflight.vocabulary.findings import Confidence, Finding, Severity, of_problem
 from preflight.vocabulary.outcome import StudyResult
 from preflight.vocabulary.progress import Deadline
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Problem, cannot_be_parsed
+from preflight.vocabulary.reading import Problem, Unread, cannot_be_parsed
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError
-from preflight.vocabulary.values import Origin, Span
+from preflight.vocabulary.values import Cause, Origin, Span
 from preflight.vocabulary.words import plural
 
 _NAMED = 3
@@ -67,7 +68,7 @@ def time_over(
     """What there was no time for: some of `files` files, some of the studies, fixes of `unproved` findings, or (not
     `whole`) what rules say about all studies together."""
     unread = [one.path for one in skipped if one.kind == "time-limit"]
-    unjudged = [result.study.paths[0] for result in studies if result.unjudged is not None]
+    unjudged = [result.study.paths[0] for result in studies if result.late]
     said = [
         (len(unread), f"of {plural(files, 'file')}", "read"),
         (len(unjudged), f"of {plural(len(studies), 'study')}", "judged"),
@@ -138,3 +139,17 @@ def notes(skipped: Iterable[Skipped], named: Collection[str]) -> Iterator[str]:
     yield from (f"{one.path} was left out: {one.reason}" for one in left[:_NAMED])
     if len(left) > _NAMED:
         yield f"{len(left) - _NAMED} more files were left out"
+
+
+def unread(part: Unread) -> Finding:
+    """A finding about a part of a file that is over a budget."""
+    message = f"{part.why.words}: what it starts beyond that was not checked, and is unknown"
+    return Finding("invalid-config", Severity.warning, Confidence.high, message, part.origin)
+
+
+def unproved(findings: Iterable[Finding]) -> Iterator[str]:
+    """A note about findings whose fixes were not tried, since a budget of proofs was used up."""
+    count = sum(one.unproved is Cause.budget for one in findings)
+    if count:
+        why = f"a check makes at most {PROOFS} {PROOFS.of}, in {PROOF_SECONDS} {PROOF_SECONDS.of}"
+        yield f"fixes of {plural(count, 'finding')} were not proved, and are not offered: {why}"

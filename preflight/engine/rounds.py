@@ -48,7 +48,8 @@ def fixed(project: Project, asked: CheckSetup, unsafe: bool, view: Callable[[Rep
             break
         texts, count = following, count + applied
         seen.append(texts)
-        after = view(check(project.with_overlay(texts), asked))
+        with asked.proofs.spent():
+            after = view(check(project.with_overlay(texts), asked))
     return Fixed(before, after, texts, count)
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from preflight.system import observed
 from preflight.system.files import UnreadableFile, read_text
+from preflight.vocabulary.budgets import TOML_DOTS
 from preflight.vocabulary.errors import SettingsError, suggestion
 from preflight.vocabulary.job import build, fields
 from preflight.vocabulary.settings import MAPPINGS, Settings
@@ -65,6 +66,8 @@ def toml_of(text: str, name: str) -> dict[str, object]:
         import tomllib
     else:  # pragma: no cover
         import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+    if any(line.count(".") > TOML_DOTS for line in text.splitlines()):
+        raise SettingsError(f"{name}: it is {TOML_DOTS.over}")
     try:
         table: dict[str, object] = tomllib.loads(text)
         return table

@@ -16,10 +16,13 @@ from preflight.fixes.costs import costs_of
 from preflight.fixes.launches import CheckResult, Launches, listed
 from preflight.fixes.overridden import overridable
 from preflight.fixes.plan import by_path, edited, on_command_line, plan
+from preflight.system import observed
+from preflight.vocabulary.budgets import PROOF_SECONDS, PROOFS, ProofTime
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import Edit
+from preflight.vocabulary.values import Cause
 
 CheckAgain = Callable[[Project], CheckResult]
 
@@ -30,14 +33,18 @@ _Key = tuple[str, "int | None", tuple[str, ...], str]
 
 
 def prove(
-    findings: Sequence[Finding], found: CheckResult, again: CheckAgain, progress: Progress = QUIET
+    findings: Sequence[Finding],
+    found: CheckResult,
+    again: CheckAgain,
+    progress: Progress = QUIET,
+    clock: ProofTime | None = None,
 ) -> Iterator[Finding]:
     """The findings in their order. The first of a finding's proposals that is proved becomes its fix.
 
     `found` is the result of a check; `again` checks another state of the project in the same way. It raises TimeOver
-    where it could not check all of it: half a check proves nothing.
+    where it could not check all of it: half a check proves nothing. `clock` counts the time of all proofs of a run.
     """
-    prover = Prover(found, again)
+    prover = Prover(found, again, clock)
     proposed = [number for number, finding in enumerate(findings) if finding.proposals]
     proved: dict[int, Proved] = {}
     started = time.process_time()
@@ -52,12 +59,14 @@ def prove(
         yield finding if number not in proved else _with(finding, *proved[number])
 
 
-Proved = tuple["Fix | None", tuple[str, ...], bool]
-"""The fix of a finding, its further notes, and whether there was no time to look for one."""
+Proved = tuple["Fix | None", tuple[str, ...], "Cause | None"]
+"""The fix of a finding, its further notes, and why its proposals were not tried, if they were not."""
 
 ALONE_S = 2.0
 """Seconds of the processor that proofs take alone; if as many are left, all processors are used. To copy this process
 takes some hundredths."""
+
+_NOT_PROVED = "a fix is possible, but was not proved"
 
 
 def _on_all_processors(
@@ -82,23 +91,24 @@ def _on_all_processors(
     found: dict[int, Proved] = {}
     for result in done.results.values():
         found.update(cast("list[tuple[int, Proved]]", result))
-    lost = (
-        f"a fix is possible, but was not proved: {done.lost}" if done.lost else "a fix is possible, but was not proved"
-    )
-    return {number: found.get(number, (None, (lost,), True)) for number in numbers}
+    lost = f"{_NOT_PROVED}: {done.lost}" if done.lost else _NOT_PROVED
+    return {number: found.get(number, (None, (lost,), Cause.time_limit)) for number in numbers}
 
 
 def _proved(prover: Prover, finding: Finding, progress: Progress, place: str) -> Proved:
     """The proof of one finding's proposals, if there is time for it."""
+    over = prover.over(finding)
+    if over is not None:
+        return None, (f"{_NOT_PROVED}: it is {over}",), Cause.budget
     try:
         progress.check()
         with progress.shown(place):
-            return (*prover.fixed(finding), False)
+            return (*prover.fixed(finding), None)
     except TimeOver:
-        return None, (f"a fix is possible, but was not proved {progress.deadline}",), True
+        return None, (f"{_NOT_PROVED} {progress.deadline}",), Cause.time_limit
 
 
-def _with(finding: Finding, fix: Fix | None, notes: tuple[str, ...], unproved: bool) -> Finding:
+def _with(finding: Finding, fix: Fix | None, notes: tuple[str, ...], unproved: Cause | None) -> Finding:
     return replace(finding, fix=fix, notes=(*finding.notes, *notes), unproved=unproved)
 
 
@@ -109,17 +119,33 @@ def _named(finding: Finding) -> str:
 class Prover:
     """Proves proposals against one state of the project. Proposals with the same edits are checked once."""
 
-    def __init__(self, found: CheckResult, again: CheckAgain) -> None:
-        self.found, self.again = found, again
+    def __init__(self, found: CheckResult, again: CheckAgain, clock: ProofTime | None = None) -> None:
+        self.found, self.again, self.clock = found, again, clock or ProofTime()
+        self._proofs: Counter[str] = Counter()
+        """How often something was checked again for a finding of each file."""
         self._checked: dict[frozenset[tuple[str, str]], CheckResult] = {}
         self._compared: list[tuple[CheckResult, Intent, list[Difference]]] = []
         """Cache: many findings need the same change of a shared file, and its effect on each study is computed once."""
         self.launches = Launches(found)
         self._before = {id(finding) for finding in found.findings}
 
+    def over(self, finding: Finding) -> str | None:
+        """The budget that is used up, so that the finding's proposals are not tried; None while there is some left."""
+        if self.clock.over():
+            observed.not_final("the CPU time for proofs was used up")
+            return PROOF_SECONDS.over
+        return PROOFS.over if self._proofs[_path(finding)] >= PROOFS else None
+
     def fixed(self, finding: Finding) -> tuple[Fix | None, tuple[str, ...]]:
         """The first proved proposal of a finding as its fix. Without one, a note if only the second YAML parser was
         against a fix."""
+        with self.clock.spent():
+            checked = len(self._checked)
+            proved = self._first(finding)
+            self._proofs[_path(finding)] += len(self._checked) - checked
+            return proved
+
+    def _first(self, finding: Finding) -> tuple[Fix | None, tuple[str, ...]]:
         notes: dict[str, None] = {}
         for proposal in finding.proposals:
             fix = self.proved(finding, proposal)
@@ -222,4 +248,8 @@ class Prover:
 
 def _key(finding: Finding) -> _Key:
     """The identity of a finding before and after an edit that moves it."""
-    return finding.rule, finding.study, finding.settings, finding.origin.path if finding.origin is not None else ""
+    return finding.rule, finding.study, finding.settings, _path(finding)
+
+
+def _path(finding: Finding) -> str:
+    return finding.origin.path if finding.origin is not None else ""

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from preflight.vocabulary.budgets import TOML_DOTS
 from preflight.vocabulary.errors import MachineError
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition
 from preflight.vocabulary.notation import major_minor, parse_size
@@ -129,6 +130,8 @@ def parse_machine(text: str, path: str, name: str) -> Cluster:
 
     Raises MachineError with the line and the key of every error.
     """
+    if any(line.count(".") > TOML_DOTS for line in text.splitlines()):
+        raise MachineError(f"{path}: it is {TOML_DOTS.over}")
     try:
         tables: dict[str, Any] = tomllib.loads(text)
     except ValueError as error:  # tomllib's own, or a number of more digits than Python reads

@@ -40,6 +40,7 @@ def assemble(chain: Chain, project: Project, overrides: Mapping[str, Value]) -> 
         program=leaf.path if leaf.path.endswith(".py") else None,
         readings=tuple(readings),
         links=tuple(step.link for step in chain if step.link is not None),
+        unread=leaf.unread,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from preflight.vocabulary.budgets import LAUNCHED, cpu_of_a_file
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Word, cannot_be_parsed
+from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Unread, Word, cannot_be_parsed
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, names
@@ -125,7 +126,11 @@ class Follower:
         reading = self.read(path, None)
         if reading is None:
             return []
-        return list(self._extend(self._step(reading, None, None, Launch()), ()))[:LAUNCHED]
+        found = list(islice(self._extend(self._step(reading, None, None, Launch()), ()), LAUNCHED + 1))
+        if len(found) > LAUNCHED:
+            more = Unread.beyond(LAUNCHED, Origin(path, Span(0, 0)))
+            found[LAUNCHED:] = [(_unread_part(self._step(reading, None, None, Launch()), more),)]
+        return found
 
     def _step(self, reading: Reading, link: Link | None, call: Call | None, launch: Launch) -> ChainStep:
         configs = tuple(self._configs(reading, call))
@@ -175,6 +180,8 @@ class Follower:
                 yield longer
         if not found:
             yield chain
+        elif step.reading.unread is not None:
+            yield (*above, _unread_part(step, step.reading.unread))
 
     def _launch(self, link: Link, target: str, step: ChainStep, chain: Chain) -> Iterator[Chain]:
         scope = step.scope
@@ -197,6 +204,11 @@ class Follower:
             if name and self.project.exists(name):
                 return PurePosixPath(name).as_posix()
         return None
+
+
+def _unread_part(step: ChainStep, more: Unread) -> ChainStep:
+    """A step that stands for what a file starts beyond a budget."""
+    return replace(step, reading=replace(step.reading, links=(), unread=more), configs=())
 
 
 def _axes(reading: Reading) -> Iterator[Axis]:

@@ -189,5 +189,5 @@ def _has(chain: Chain, path: str) -> bool:
 
 
 def _trains(chain: Chain) -> bool:
-    """Whether a file of the chain trains a model."""
-    return any(reading.trains for step in chain for reading in step.readings)
+    """Whether a file of the chain trains a model, or may: what a file starts beyond a budget is unknown."""
+    return chain[-1].reading.unread is not None or any(reading.trains for step in chain for reading in step.readings)

@@ -22,7 +22,7 @@ def merged(studies: Sequence[Study]) -> tuple[list[int], list[Study]]:
     """The studies that are kept, by index and in order. Each has the files and the problems of those it represents."""
     same: dict[Hashable, list[int]] = {}
     for index, study in enumerate(studies):
-        alone = study.program is None or study.request is not None
+        alone = study.program is None or study.request is not None or study.unread is not None
         same.setdefault(index if alone else _job(study), []).append(index)
     kept: dict[int, Study] = {}
     for group in same.values():

@@ -19,7 +19,7 @@ from contextvars import ContextVar
 
 from preflight.system.files import MAX_BYTES as FILE_BYTES
 
-__all__ = ["FILE_BYTES", "Budget", "cpu_is_over", "cpu_of_a_file"]
+__all__ = ["FILE_BYTES", "Budget", "ProofTime", "cpu_is_over", "cpu_of_a_file"]
 
 
 class Budget(int):
@@ -65,6 +65,42 @@ def cpu_is_over() -> bool:
     return end is not None and time.process_time() > end
 
 
+PROOFS = Budget(64, "proofs of fixes for a file")
+"""A proof reads and judges again all that reads the file, and its result is kept. Files of people need a few."""
+PROOF_SECONDS = Budget(5, "seconds of CPU time for proofs of fixes")
+"""Of one check, with all rounds of `--fix`. Projects of people need less than a second."""
+PROOF_SECONDS_OF_A_FILE = 0.01
+"""What each further file that is checked adds: a tree of 5,000 files may prove for 55 seconds, on all processors."""
+
+
+class ProofTime:
+    """The CPU time that the proofs of one run have used, and the rounds of fixes that follow from them."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        """The files that are checked."""
+        self._used = 0.0
+        self._since: float | None = None
+
+    def over(self) -> bool:
+        """Whether the time is used up; asked between proofs, never within one."""
+        running = 0.0 if self._since is None else time.process_time() - self._since
+        return self._used + running > PROOF_SECONDS + PROOF_SECONDS_OF_A_FILE * self.files
+
+    @contextmanager
+    def spent(self) -> Iterator[None]:
+        """Counts what is done inside, once."""
+        if self._since is not None:
+            yield
+            return
+        self._since = time.process_time()
+        try:
+            yield
+        finally:
+            self._used += time.process_time() - self._since
+            self._since = None
+
+
 # --- texts: scripts, YAML, JSON, Python -------------------------------------------------------------------------------
 
 SCRIPT_CHARACTERS = Budget(4 * 2**20, "characters of a script")
@@ -79,6 +115,8 @@ SHELL_DEPTH = Budget(60, "expansions within expansions")
 """Scripts written by people stay below ten."""
 TREE_DEPTH = Budget(200, "levels of a YAML or JSON file")
 """Real configurations stay below 20; Python allows 1,000 frames."""
+TOML_DOTS = Budget(1_000, "dots in a line of a TOML file")
+"""The parser's time grows with the square of a key's parts."""
 TREE_NODES = Budget(200_000, "values of a YAML or JSON file")
 """The worst file that is accepted is read in about a second."""
 EXPANDED_NODES = Budget(500_000, "values of a YAML file with its aliases followed")
@@ -130,6 +168,8 @@ SCRIPT_STEPS = Budget(20_000, "steps of a script with its loops unrolled")
 """Scripts written by people take less than a thousand."""
 LOOP_ROUNDS = Budget(64, "rounds of a loop")
 """A longer loop is followed once, with an unknown variable."""
+SHELL_NESTED = Budget(8, "nested functions, sourced files and command strings")
+"""Scripts written by people have one or two."""
 WORD_CHARACTERS = Budget(2**17, "characters of a word")
 """The kernel takes no longer word (MAX_ARG_STRLEN)."""
 
@@ -153,6 +193,8 @@ SEARCHED_PROGRAMS = Budget(400, "Python files that are searched for `@hydra.main
 """A folder of programs has a few; data sets of source code have thousands."""
 COMPOSITIONS = Budget(24, "combinations of group options")
 """Each is a box of the search space, and takes some 50 ms."""
+SWEPT_COMPOSITIONS = Budget(400, "combinations of group options in all files")
+"""Each option of a group that a sweep selects is a file that is composed with that sweep again."""
 CHOICES = Budget(10_000, "values of an enumerated sweep")
 """`range(0, 10**9)` in a list of floats."""
 NESTED_CLASSES = Budget(12, "nested classes of a configuration")

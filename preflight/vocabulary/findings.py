@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.text import Edit
-from preflight.vocabulary.values import Origin, Value
+from preflight.vocabulary.values import Cause, Origin, Value
 
 MemorySide: TypeAlias = Literal["", "device", "host"]
 """The memory of one GPU, or that of a node; "": a finding that is about neither."""
@@ -131,8 +131,8 @@ class Finding:
     fix: Fix | None = None
     study: int | None = None
     """Index into the report's studies."""
-    unproved: bool = False
-    """There was no time to prove the proposals, so that there is no fix."""
+    unproved: Cause | None = None
+    """Why the proposals were not tried, so that there is no fix: the time limit of the run, or a budget of proofs."""
 
 
 def severity_of(interval: Interval, capacity: int | None) -> tuple[Severity, Confidence] | None:

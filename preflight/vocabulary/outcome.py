@@ -17,7 +17,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Rule
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Study
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 from preflight.vocabulary.verdicts import SpaceVerdict
 
 
@@ -43,6 +43,11 @@ class StudyResult:
     """The same over all combinations, with reasons: what `estimate` weakens verdicts by."""
     unjudged: Unknown | None = None
     """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
+
+    @property
+    def late(self) -> bool:
+        """Whether there was no time to judge the study."""
+        return self.unjudged is not None and self.unjudged.cause is Cause.time_limit
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
+from preflight.vocabulary.budgets import Budget
 from preflight.vocabulary.text import DocumentError
-from preflight.vocabulary.values import Axis, Cause, Const, Expr, Op, Origin, Span, Value, unknown
+from preflight.vocabulary.values import Axis, Cause, Const, Expr, Op, Origin, Span, Unknown, Value, unknown
 
 Launcher: TypeAlias = Literal["python", "torchrun", "accelerate", "deepspeed", "srun", "wandb-agent", "optuna"]
 LinkKind: TypeAlias = Literal["program", "module", "sweep", "config", "script", "command"]
@@ -235,6 +236,19 @@ def cannot_be_parsed(path: str, error: DocumentError) -> Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """A part of a file that was not followed, since it is over a budget: what it starts is unknown."""
+
+    why: Unknown
+    origin: Origin
+
+    @classmethod
+    def beyond(cls, budget: Budget, origin: Origin) -> Unread:
+        """What a file has more of than a budget allows."""
+        return cls(Unknown(f"it is {budget.over}", Cause.budget), origin)
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """One box of a conditional space: its fixed values, and its own axes, settings and bindings."""
 
@@ -325,6 +339,8 @@ class Reading:
     """Other files that went into this reading (a composed config's parts, imported modules)."""
     trains: bool = True
     """False: recognised, but it trains no model and makes no study."""
+    unread: Unread | None = None
+    """What the file starts beyond a budget."""
 
 
 TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})

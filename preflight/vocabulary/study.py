@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from preflight.vocabulary.job import Job, fields
-from preflight.vocabulary.reading import Fact, Launch, Link, Problem, Reading, Request
+from preflight.vocabulary.reading import Fact, Launch, Link, Problem, Reading, Request, Unread
 from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.values import Axis, Const, Expr, Origin, Unknown, Value, evaluate, frozen, names
 
@@ -126,6 +126,8 @@ class Study:
     """The links that were followed, outermost first."""
     same: tuple[Study, ...] = field(default=(), repr=False)
     """Other launches of the same job, for which this study stands."""
+    unread: Unread | None = None
+    """Set for what a file starts beyond a budget: nothing of it is known."""
 
     @property
     def combinations(self) -> int | None:

@@ -91,7 +91,7 @@ def test_half_a_check_proves_no_fix(three: Path) -> None:
     """In the copy with the edit, the finding is gone because its study was not judged."""
     found = report(three, Clock("judging study 1 of 1"))  # the first time that one study is judged is in a proof
     assert [finding.fix for finding in found.findings] == [None] * 4
-    assert [finding.unproved for finding in found.findings if finding.rule == "too-large"] == [True] * 3
+    assert [finding.unproved for finding in found.findings if finding.rule == "too-large"] == [Cause.time_limit] * 3
 
 
 def test_a_comment_is_not_called_unused_where_its_finding_had_no_time(

@@ -21,7 +21,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.text import Edit, splice
-from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Origin, Ref, Span, evaluate
+from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Op, Origin, Ref, Span, evaluate
 
 LIMIT = 16384
 
@@ -238,7 +238,7 @@ def test_a_proof_whose_process_was_killed_is_no_fix_and_says_so(
     findings = [one for one in found.findings if one.proposals]
     first, *others = prove([*findings, replace(findings[0], proposals=(batch(8),))], found, killed)
     assert first.fix is not None
-    assert [(one.fix, one.unproved) for one in others] == [(None, True)] * len(others)
+    assert [(one.fix, one.unproved) for one in others] == [(None, Cause.time_limit)] * len(others)
     assert others
     assert "ended by signal 9" in others[-1].notes[-1]
 

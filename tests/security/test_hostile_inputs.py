@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from preflight.engine import settings
 from preflight.engine.ask import check, estimate, job_of
 from preflight.machines.hostlist import expand, fold
 from preflight.slurm.import_.conf import read_slurm_conf
 from preflight.vocabulary.budgets import HOST_NAMES, MODEL_LAYERS, Budget, cpu_is_over, cpu_of_a_file
-from preflight.vocabulary.errors import MachineError
+from preflight.vocabulary.errors import MachineError, SettingsError
 from preflight.vocabulary.notation import major_minor, parse_size, slurm_minutes
 
 TRAIN = """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -101,3 +102,30 @@ def test_the_clock_of_a_file_leaves_out_the_files_within_it(monkeypatch: pytest.
 
 def test_a_budget_says_what_it_counts() -> None:
     assert Budget(2000, "files").over == "over the budget of 2,000 files"
+
+
+def test_a_family_with_a_name_too_long_for_a_file_has_no_law() -> None:
+    from preflight.memory.device.law import store
+
+    assert store._file(store.law_path("1" * 5000)) is None
+
+
+@pytest.mark.parametrize("sweep", ["range(0,1e308,1e-300)", "range(0,.inf,1)", "range(-1e308,1e308)"])
+def test_a_range_without_an_end_is_unknown(sweep: str, tmp_path: Path) -> None:
+    conf = f"bs: 8\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      bs: {sweep}\n"
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/config.yaml").write_text(conf)
+    (tmp_path / "train.py").write_text(HYDRA)
+    found = check([tmp_path], cwd=tmp_path)
+    assert [finding.rule for _, finding in found.findings() if finding.rule == "internal-error"] == []
+
+
+def test_a_key_of_too_many_parts_is_refused() -> None:
+    with pytest.raises(SettingsError, match="over the budget of 1,000 dots"):
+        settings.parse("[a" + ".a" * 100_000 + "]\n", "preflight.toml")
+
+
+def test_a_job_with_a_model_name_too_long_for_a_file_is_unknown() -> None:
+    fields = {"model": {"target": f"timm:gpt{'1' * 5000}"}, "train": {"batch_size": 1, "image_size": 32}}
+    assert estimate(job_of(fields)).device is None
+    assert estimate(job_of({**fields, "model": {"name": f"timm/gpt{'1' * 5000}"}})).device is None

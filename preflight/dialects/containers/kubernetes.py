@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from preflight.dialects.containers.reader import ContainerSpec, environment, quantity, reading
 from preflight.dialects.shell.docker_run import DEFAULT_SHM
@@ -16,9 +17,9 @@ from preflight.documents.yaml import YamlDocument, parse_yaml
 from preflight.vocabulary.budgets import MANIFEST_OBJECTS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Call, Reading
+from preflight.vocabulary.reading import Call, Reading, Unread
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Const, Expr, Route, Value
+from preflight.vocabulary.values import Const, Expr, Origin, Route, Span, Value
 
 NAME = "kubernetes"
 _READ: CacheKind[Reading] = CacheKind("Kubernetes objects, read")
@@ -36,7 +37,8 @@ def recognises(source: Source, project: Project) -> bool:
     if not _OBJECT.search(source.text) or not _POD.search(source.text) or _TEMPLATE.search(source.text):
         return False
     try:
-        return bool(read(source, None, project).links)
+        found = read(source, None, project)
+        return bool(found.links) or found.unread is not None
     except DocumentError:
         return False
 
@@ -48,7 +50,17 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 def _read(source: Source, project: Project) -> Reading:
     parts = [reading(source, NAME, document, list(_containers(document)), project) for document in _documents(source)]
-    return Reading(source.path, NAME, links=tuple(link for part in parts for link in part.links), trains=False)
+    links = tuple(link for part in parts for link in part.links)
+    unread = next((part.unread for part in parts if part.unread is not None), None) or _rest(source)
+    return Reading(source.path, NAME, links=links, trains=False, unread=unread)
+
+
+def _rest(source: Source) -> Unread | None:
+    """What stands behind the last object that is read."""
+    ends = [match.end() for match in islice(_SEPARATOR.finditer(source.text), MANIFEST_OBJECTS)]
+    if len(ends) < MANIFEST_OBJECTS or not _POD.search(source.text, ends[-1]):
+        return None
+    return Unread.beyond(MANIFEST_OBJECTS, Origin(source.path, Span(ends[-1], ends[-1])))
 
 
 def _documents(source: Source) -> Iterator[YamlDocument]:

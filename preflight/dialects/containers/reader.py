@@ -15,8 +15,9 @@ from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.launch import links_of
 from preflight.dialects.shell.values import literal_word
 from preflight.documents.yaml import YamlDocument, text_at
+from preflight.vocabulary.budgets import Budget
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Link, Reading, Word
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Link, Reading, Unread, Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Span, Unknown, Value
 
@@ -45,14 +46,16 @@ def reading(
 ) -> Reading:
     """A reading with the programs of the project that the containers start. Equal launches are listed once."""
     links: list[Link] = []
+    cuts: list[tuple[Budget, Origin]] = []
     seen: set[str] = set()
     for group, one in enumerate(found):
-        for link in _links(source, document, one, group, project):
+        for link in _links(source, document, one, group, project, cuts):
             key = f"{link.kind} {link.target} {_plain(link.words)} {_plain(link.launch.environment)}"
             if key not in seen:
                 seen.add(key)
                 links.append(link)
-    return Reading(source.path, dialect, links=tuple(links), trains=False)
+    unread = Unread.beyond(cuts[0][0], cuts[0][1]) if cuts else None
+    return Reading(source.path, dialect, links=tuple(links), trains=False, unread=unread)
 
 
 def _plain(part: object) -> str:
@@ -60,7 +63,15 @@ def _plain(part: object) -> str:
     return re.sub(r"Origin\(.*?Span\(.*?\).*?\)", "", repr(part))
 
 
-def _links(source: Source, document: YamlDocument, one: ContainerSpec, group: int, project: Project) -> Iterator[Link]:
+def _links(
+    source: Source,
+    document: YamlDocument,
+    one: ContainerSpec,
+    group: int,
+    project: Project,
+    cuts: list[tuple[Budget, Origin]],
+) -> Iterator[Link]:
+    """The programs that a container starts. `cuts` gets the budget at which its script was followed no further."""
     variables: dict[str, Expr] = {**one.environment}
     shell = Shell(source, dict(variables), directory=one.directory, exported=set(variables))
     words: list[Word] = []
@@ -80,6 +91,8 @@ def _links(source: Source, document: YamlDocument, one: ContainerSpec, group: in
         if launch.nodes is None and one.nodes is not None:
             launch = replace(launch, nodes=one.nodes)
         yield replace(link, launch=launch, group=group)
+    if shell.cut is not None:
+        cuts.append((shell.cut, one.origin))
 
 
 def _word(document: YamlDocument, route: Route, value: Value) -> Word:

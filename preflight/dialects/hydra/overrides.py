@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING
 
 from preflight.vocabulary.budgets import CHOICES
 from preflight.vocabulary.reading import Problem, Word
-from preflight.vocabulary.values import Cause, Choices, Const, Domain, Expr, Origin, Range, Span, Unknown, Value
+from preflight.vocabulary.values import (
+    Cause,
+    Choices,
+    Const,
+    Domain,
+    Expr,
+    Origin,
+    Range,
+    Span,
+    Unbounded,
+    Unknown,
+    Value,
+)
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -178,9 +190,11 @@ def domain(given: GivenOverride, options: Sequence[str], inclusive: bool = False
         return None
     value = override._value
     if isinstance(value, Glob):
-        return Choices(tuple(value.filter(list(options))))
+        return Choices(_selected(tuple(value.include), tuple(value.exclude), tuple(options)))
     if isinstance(value, ChoiceSweep):
-        found = tuple(plain(item) for item in value.list[:CHOICES])
+        if len(value.list) > CHOICES:
+            return Unbounded(CHOICES.over)
+        found = tuple(plain(item) for item in value.list)
         return Choices(found, tuple(_places(given, len(found))))
     computed = None if given.value_origin is None else _uneditable(given.value_origin)
     if isinstance(value, IntervalSweep):
@@ -193,8 +207,18 @@ def domain(given: GivenOverride, options: Sequence[str], inclusive: bool = False
     return None
 
 
+@lru_cache(maxsize=64)
+def _selected(include: tuple[str, ...], exclude: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
+    """The options that a glob selects, which each file that is composed with it asks again."""
+    from hydra.core.override_parser.types import Glob
+
+    return tuple(Glob(list(include), list(exclude)).filter(list(options)))
+
+
 def _range(start: float, stop: float, step: float, inclusive: bool, log: bool, origin: Origin | None) -> Domain:
     whole = all(isinstance(one, int) for one in (start, stop, step))
+    if not step or not all(math.isfinite(one) for one in (start, stop, step, (stop - start) / step)):
+        return Unbounded("a range without an end")
     size = math.floor((stop - start) / step) + 1 if inclusive else math.ceil((stop - start) / step - 1e-9)
     last = start + (size - 1) * step
     low, high = (start, last) if step > 0 else (last, start)

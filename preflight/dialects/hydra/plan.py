@@ -10,7 +10,7 @@ from preflight.dialects.hydra.launcher import search_space, sweeper, sweeper_par
 from preflight.dialects.hydra.overrides import GivenOverride, domain
 from preflight.dialects.hydra.repository import Repository
 from preflight.vocabulary.reading import Call, Problem
-from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Value
+from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Unbounded, Value
 
 
 @dataclass
@@ -52,6 +52,9 @@ def sort_overrides(
         if not multirun and call is not None and given.value_origin is not None:
             said = f"{given.key} has several values; Hydra needs --multirun for them"
             plan.problems.append(Problem("invalid-config", said, given.origin))
+        if isinstance(found, Unbounded):
+            said = f"the sweep of {given.key} is {found.kind}: none of its values is checked"
+            plan.problems.append(Problem("invalid-config", said, given.origin, "warning"))
         axis = Axis(given.key, found, given.value_origin)
         if group and isinstance(found, Choices):
             names = tuple(str(value) for value in found.values)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.find import Application, application, config_folder, selection
 from preflight.program.hydra_main import resolved
-from preflight.vocabulary.budgets import COMPOSITIONS
+from preflight.vocabulary.budgets import COMPOSITIONS, SWEPT_COMPOSITIONS
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Branch, Call, Fact, Link, Problem, Reading, Request, Setting, Word
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Value, unknown
+from preflight.vocabulary.words import plural
 
 if TYPE_CHECKING:
     from preflight.dialects.hydra.compose import Composition
@@ -226,10 +227,11 @@ def _reading(
     from preflight.dialects.hydra import objects as hydra_objects
 
     combinations = list(_combinations([options for _, _, options, _ in plan.groups]))
-    boxes = [base] + [_composed(plan, repository, name, options) for options in combinations[1:COMPOSITIONS]]
+    most = _boxes_left(repository.project, len(combinations))
+    boxes = [base] + [_composed(plan, repository, name, options) for options in combinations[1:most]]
     read = [(fixed, _settings(found, call)) for found, fixed in boxes]
     first, resolver = base[0], read[0][1][1]
-    problems = [*plan.problems, *_too_many(plan, len(combinations))]
+    problems = [*plan.problems, *_too_many(plan, len(combinations), most)]
     for found, _ in boxes:
         problems += [*found.problems, *found.broken]
     problems += _loops(first, resolver)
@@ -238,7 +240,7 @@ def _reading(
     trials: Binding | None = launcher.trials(first, resolver) if sweeping else None
     axes = tuple(plan.axes) + tuple(axis for _, _, _, axis in plan.groups if axis is not None)
     files = dict.fromkeys(file for found, _ in boxes for file in found.files)
-    merged = tuple(_merged(plan, read))
+    merged = tuple(_merged(plan, read, len(combinations) > len(boxes)))
     objects = hydra_objects.read_objects(plan, read, merged, repository.project)
     return Reading(
         path=path,
@@ -277,12 +279,21 @@ def _combinations(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
     yield from islice(product(*groups), 10 * COMPOSITIONS)
 
 
-def _too_many(plan: CompositionPlan, count: int) -> Iterator[Problem]:
-    if count > COMPOSITIONS:
+def _boxes_left(project: Project, wanted: int) -> int:
+    """How many combinations are composed: those of one file, and those of all files, have a budget."""
+    spent = project.spent.get(SWEPT_COMPOSITIONS.of, 0)
+    most = max(1, min(wanted, COMPOSITIONS, SWEPT_COMPOSITIONS - spent))
+    project.spent[SWEPT_COMPOSITIONS.of] = spent + most - 1
+    return most
+
+
+def _too_many(plan: CompositionPlan, count: int, most: int) -> Iterator[Problem]:
+    if count > most:
         origin = next((given.origin for given, _, _, _ in plan.groups if given.origin is not None), None)
         if origin is not None:
-            said = f"the sweep has more than {COMPOSITIONS} combinations of groups, and only these are read"
-            yield Problem("invalid-config", said, origin, "info")
+            over = COMPOSITIONS if count > COMPOSITIONS else SWEPT_COMPOSITIONS
+            said = f"the sweep is {over.over}: what was not read is unknown"
+            yield Problem("invalid-config", said, origin, "warning")
 
 
 def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:
@@ -298,15 +309,21 @@ def _loops(found: Composition, resolver: Resolver) -> Iterator[Problem]:
 _Read = tuple[dict[str, Value], tuple[dict[str, Setting], "Resolver"]]
 
 
-def _merged(plan: CompositionPlan, read: Sequence[_Read]) -> Iterator[Setting]:
-    """The settings of all compositions. A setting that differs between them depends on the swept groups."""
+def _merged(plan: CompositionPlan, read: Sequence[_Read], more: bool) -> Iterator[Setting]:
+    """The settings of all compositions. A setting that differs between them depends on the swept groups. `more`: there
+    are further compositions, of which nothing is known."""
     keys = dict.fromkeys(key for _, (settings, _) in read for key in settings)
     for key in keys:
         found = [(fixed, settings.get(key)) for fixed, (settings, _) in read]
-        if all(setting == found[0][1] for _, setting in found):
+        if not more and all(setting == found[0][1] for _, setting in found):
             yield found[0][1]  # type: ignore[misc]  # a key comes from one of them, so equal ones are no None
             continue
-        expr: Expr = unknown(f"{key} is not set for every option that is swept", cause=Cause.not_set)
+        words = f"of further options it is not known: the sweep has more than {plural(len(read), 'combination')}"
+        expr: Expr = (
+            unknown(words, cause=Cause.budget)
+            if more
+            else unknown(f"{key} is not set for every option that is swept", cause=Cause.not_set)
+        )
         for fixed, setting in reversed(found):
             value = setting.expr if setting is not None else unknown(f"{key} is not set here", cause=Cause.not_set)
             expr = Op("if", (plan.condition(fixed), value, expr))

@@ -36,7 +36,7 @@ from preflight.dialects.shell.values import (
 from preflight.documents.bash import BashDocument, reparse
 from preflight.documents.shell_reader import LINE, Assignment, ShellBlock, ShellCommand, ShellStep, WrittenFile
 from preflight.documents.shell_words import ShellWord, apply_defaults
-from preflight.vocabulary.budgets import LOOP_ROUNDS, SCRIPT_RUNS, SCRIPT_STEPS, WORD_CHARACTERS
+from preflight.vocabulary.budgets import LOOP_ROUNDS, SCRIPT_RUNS, SCRIPT_STEPS, SHELL_NESTED, WORD_CHARACTERS, Budget
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import (
@@ -54,10 +54,6 @@ from preflight.vocabulary.values import (
     substitute,
     unknown,
 )
-
-MAX_NESTED = 8
-"""Nested functions, sourced files and command strings."""
-
 
 Sourced = Callable[[str], "BashDocument | None"]
 
@@ -111,6 +107,8 @@ class Shell:
     """Axes whose values are followed one at a time, with the current values."""
     unrolled: bool = False
     """Whether a command was followed for each value of an axis."""
+    cut: Budget | None = None
+    """The budget at which the script was followed no further: what it starts beyond is unknown."""
     turns: tuple[Origin, ...] = ()
     """The places of the current values of the loops around: they distinguish unrolled commands."""
 
@@ -120,10 +118,15 @@ class Shell:
 
     def follow_text(self, expr: Expr) -> None:
         """Follows a command string (`bash -c`, `eval`)."""
-        if self.nested < MAX_NESTED:
+        if not self._is_over(SHELL_NESTED, self.nested):
             self.nested += 1
             self.follow(reparse(self.source, expr))
             self.nested -= 1
+
+    def _is_over(self, budget: Budget, used: int) -> bool:
+        """Whether a budget is used up; then what follows is unknown."""
+        self.cut = self.cut or (budget if used >= budget else None)
+        return used >= budget
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -133,14 +136,17 @@ class Shell:
 
         for around, group in groupby(steps, block):
             inside = list(group)
-            if self.ended or len(self.runs) >= SCRIPT_RUNS or self.steps > SCRIPT_STEPS:
+            if self.ended:
+                return
+            if self._is_over(SCRIPT_RUNS, len(self.runs)) or self._is_over(SCRIPT_STEPS, self.steps - 1):
                 return
             if around is not None:
                 self._block(around, inside, depth + 1)
                 continue
             for step in inside:
                 self.steps += 1
-                if not self.ended and self.steps <= SCRIPT_STEPS:
+                over = self._is_over(SCRIPT_STEPS, self.steps - 1) or self._is_over(SCRIPT_RUNS, len(self.runs))
+                if not over and not self.ended:
                     self._step(step)
 
     def _block(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> None:
@@ -338,7 +344,7 @@ class Shell:
             self.exported.add(step.name)
 
     def _call(self, name: str, arguments: tuple[Word, ...] | None) -> None:
-        if self.nested >= MAX_NESTED or name in self.inside:
+        if name in self.inside or self._is_over(SHELL_NESTED, self.nested):
             return
         saved, self.arguments = self.arguments, arguments
         steps, depth = self.functions[name]
@@ -361,7 +367,7 @@ class Shell:
 
     def _source(self, words: tuple[Word, ...]) -> None:
         target = word_text(words[0]) if words else None
-        if target is None or self.sourced is None or self.nested >= MAX_NESTED or target in self.inside:
+        if target is None or self.sourced is None or target in self.inside or self._is_over(SHELL_NESTED, self.nested):
             return
         document = self.sourced(target)
         if document is not None:
@@ -437,7 +443,9 @@ class Shell:
             return
         outer, self.unrolled = self.turns, True
         expr = Op("tuple", tuple(self.closed(word.expr) for word in step.words))
-        for value in self._values_of(expr, axis)[:LOOP_ROUNDS]:
+        values = self._values_of(expr, axis)
+        self._is_over(LOOP_ROUNDS, len(values) - 1)
+        for value in values[:LOOP_ROUNDS]:
             self.fixed[axis] = Const(value)
             place = next(
                 (place for place in origins(selected(expr, axis, value)) if place.path != self.source.path), None

@@ -97,9 +97,8 @@ def _string(
     if " " not in _shown(string):
         return
     inner = replace(shell, runs=[], variables=dict(shell.variables), group=run.group, nested=shell.nested + 1)
-    if inner.nested > MAX_PEELED:
-        return
     inner.follow_text(string)
+    shell.cut = shell.cut or inner.cut
     for one in inner.runs:
         for found in launched(replace(one, group=run.group), inner, project, request):
             if found.link is None:

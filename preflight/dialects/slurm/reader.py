@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from preflight.dialects.slurm.array_jobs import ARRAY_INDEX, axis_of_lines, exprs_of, stated_axis, with_lines
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import COMMAND_LINE, Project, Submission, UnreadableFile
-from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request, Word
+from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request, Unread, Word
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import (
     Cause,
@@ -164,7 +164,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         more, also = links_of(by_line, project, request)
         axis = axis_of_lines(more)
         if axis is not None or by_line.unrolled:
-            links, external = more, also
+            shell, links, external = by_line, more, also
             axis = with_lines(axis, links) if axis is not None else None
     used = {name for link in links for expr in exprs_of(link) for name in names(expr)}
     asks_gpus = request is not None and any(
@@ -179,6 +179,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         problems=problems,
         reads=tuple(dict.fromkeys(reads)),
         trains=request is not None and (asks_gpus or external),
+        unread=None if shell.cut is None else Unread.beyond(shell.cut, Origin(source.path, Span(0, 0))),
     )
 
 

@@ -29,7 +29,9 @@ def plan(tree: Tree) -> Plan:
         return Plan(notes=(f"hook: {FILE} has it already",))
     new = _with(document, text)
     if new is None:
-        return Plan(notes=(f"hook: {FILE} has a form that is not edited; add the hook of docs/ci.md by hand",))
+        return Plan(
+            notes=(f"hook: {FILE} has a form that is not edited; add the hook of docs/how-to/pre-commit.md by hand",)
+        )
     return Plan((Planned(FILE, path, old, new, WHAT),))
 
 

@@ -86,7 +86,7 @@ def _gitlab(tree: Tree) -> Plan:
     value = document.value()
     if _RUNS.search(text) or (isinstance(value, dict) and JOB in value):
         return Plan(notes=(f"CI: {GITLAB} runs preflight already",))
-    by_hand = Plan(notes=(f"CI: {GITLAB} has a form that is not edited; add the job of docs/ci.md by hand",))
+    by_hand = Plan(notes=(f"CI: {GITLAB} has a form that is not edited; add the job of docs/how-to/ci.md by hand",))
     several = any(note.kind == "several-documents" for note in document.problems)
     if not isinstance(value, dict) or document.root.style != "block" or several:
         return by_hand

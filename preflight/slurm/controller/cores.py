@@ -163,8 +163,8 @@ def _levelled(cores: list[int], needed: int) -> list[int]:
         if sum(min(one, height) for one in cores) > needed:
             break
         level = height
-    while sum(min(one, level + 1) for one in cores) <= needed:
-        level += 1
+    higher = sum(one > level for one in cores)
+    level += (needed - sum(min(one, level) for one in cores)) // higher if higher else 0
     kept = [min(one, level) for one in cores]
     left = needed - sum(kept)
     for socket in range(len(cores) - 1, -1, -1):

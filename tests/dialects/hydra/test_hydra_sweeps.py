@@ -141,4 +141,4 @@ def test_too_many_compositions_are_said(tmp_path: Path) -> None:
     project = tree(tmp_path, files)
     reading = launched(project, "-m", "model=" + ",".join(f"m{i}" for i in range(40)))
     assert len(reading.branches) == COMPOSITIONS
-    assert any("combinations of groups" in one.message for one in reading.problems)
+    assert any("combinations of group options" in one.message and one.severity == "warning" for one in reading.problems)

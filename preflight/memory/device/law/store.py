@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
@@ -164,7 +165,7 @@ def unpacked(raw: bytes) -> bytes:
 
 @lru_cache(maxsize=16)
 def _file(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
+    if not os.path.exists(path):  # a name that is too long for a file has none
         return None
     raw = read_bytes(path, LAW_BYTES)
     data: dict[str, Any] = json.loads(unpacked(raw) if path.suffix == ".gz" else raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -121,7 +122,7 @@ def spelled(name: str) -> str | None:
 def shipped(name: str) -> str | None:
     """The target of a plain name: timm's model of that name, if its law ships; else None."""
     plain = re.fullmatch(r"\w[\w.]*", name) is not None
-    return f"timm:{name}" if plain and image_path(f"timm-{name.partition('.')[0]}").is_file() else None
+    return f"timm:{name}" if plain and os.path.isfile(image_path(f"timm-{name.partition('.')[0]}")) else None
 
 
 def usual_size(target: str) -> int:
