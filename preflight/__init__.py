@@ -4,11 +4,11 @@ FALLBACK = "0.1.0"
 """The version of a tree that has neither tags nor a version that a build wrote. pyproject.toml has it as well."""
 
 try:
-    from preflight import _version
+    from preflight._version import version
 except ImportError:
     __version__ = FALLBACK
 else:
-    __version__ = str(_version.version)
+    __version__ = str(version)
 
 REPOSITORY = "https://github.com/OWNER/preflight"
 """The project's address. Its owner replaces OWNER here, and in the copies that tests compare: README.md, docs/,
