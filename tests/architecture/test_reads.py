@@ -29,6 +29,7 @@ OURS = {"observed", "project", "self"}
 ELSEWHERE = {
     "preflight/tracer": "runs in a process of its own, after which nothing is kept",
     "preflight/postmortem": "no check",
+    "preflight/dryrun": "no check",
     "preflight/slurm/import_": "no check",
     "preflight/slurm/sbatch": "the gate keeps no results",
     "preflight/commands": "the command line itself: what it reads is given to the engine as paths",
