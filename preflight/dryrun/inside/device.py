@@ -132,12 +132,15 @@ class Device(TorchDispatchMode):
         except (DynamicOutputShapeException, DataDependentOutputException):
             out = self._by_values(func, args, kwargs)
         name = func._schema.name.split("::")[1]
+        by_program = not self.tape.optimizing and torch._C._current_autograd_node() is None
+        if func._schema.is_mutable and fakes and by_program:
+            self.on_update(fakes[0])
         outs = [t for t in tree_flatten(out)[0] if isinstance(t, FakeTensor)]
         all_known = all(value is not None for value in known) and name.rstrip("_") not in _DRAWN
         if all_known and outs and all(map(values.small, outs)) and _computed(func, args, kwargs, fakes, outs):
             return out
         if func._schema.is_mutable:
-            self._overwritten(func, args, fakes)
+            _forget_written(func, args)
         if name in ("all", "any"):
             for t in outs:
                 t._dry_answer = name == "all"
@@ -145,15 +148,6 @@ class Device(TorchDispatchMode):
 
     def _as_fake(self, t: Any) -> Any:
         return t if isinstance(t, FakeTensor) else self.fake(t.shape, t.stride(), t.dtype, t.device)
-
-    def _overwritten(self, func: Any, args: Any, fakes: Any) -> None:
-        """Values that an operation in place has written over, and updates of weights by the program itself."""
-        if fakes and not self.tape.optimizing and torch._C._current_autograd_node() is None:
-            self.on_update(fakes[0])
-        for argument, value in zip(func._schema.arguments, args):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                for t in tree_flatten(value)[0]:
-                    values.forget(t)
 
     def _by_values(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operation whose result has a shape that depends on values: tried on made-up ones."""
@@ -200,6 +194,14 @@ def _is_building(func: Any, args: Any) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _forget_written(func: Any, args: Any) -> None:
+    """Values that an operation in place has written over."""
+    for argument, value in zip(func._schema.arguments, args):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            for t in tree_flatten(value)[0]:
+                values.forget(t)
 
 
 def _computed(func: Any, args: Any, kwargs: Any, fakes: Any, outs: Any) -> bool:
