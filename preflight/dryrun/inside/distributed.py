@@ -55,6 +55,8 @@ def _data_parallel() -> None:
         done.set_result(bucket.buffer())
         return done
 
+    reduced.__annotations__ = {}  # DistributedDataParallel compares them with classes of its own
+
     def made(real: Any, model: Any, *args: Any, **kwargs: Any) -> None:
         real(model, *args, **kwargs)
         register(model, None, reduced)
