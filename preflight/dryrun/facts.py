@@ -118,9 +118,12 @@ def _allocator(text: str) -> Iterator[tuple[str, object]]:
 
 def _doubts(report: RunReport) -> Iterator[Assumption]:
     """What the verdict depends on and the dry run did not see."""
+    by_field: dict[str, list[str]] = {}
     for text, field in report.assumptions:
         if field:
-            yield Assumption(field, None, Standing.assumed, text)
+            by_field.setdefault(field, []).append(text)
+    for field, texts in by_field.items():
+        yield Assumption(field, None, Standing.assumed, "; ".join(texts))
     if report.trained and not report.validated and report.end != "ended":
         why = "the dry run ended before any validation: none may take more than a training step"
         yield Assumption("validation.batch_size", None, Standing.unknown, why)

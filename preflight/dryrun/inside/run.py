@@ -171,7 +171,7 @@ def _install(run: DryRun) -> None:
 def _secure(run: DryRun) -> None:
     asked = run.settings
     tempfile.tempdir = os.path.join(asked.scratch, "tmp")
-    run.guard = safety.Guard(asked.scratch, asked.isolated, asked.programs, lambda text: run.tape.assume(text))
+    run.guard = safety.Guard(asked.scratch, asked.isolated, asked.programs)
     if not asked.isolated:
         from . import overlay
 

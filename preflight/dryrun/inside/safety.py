@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 _WRITES = {"os.remove", "os.rename", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "shutil.rmtree",
@@ -25,11 +24,11 @@ def _name_of(program: Any) -> str:
 
 
 class Guard:
-    """The audit hook. `note` states an assumption, `scratch` is the directory that may be written to."""
+    """The audit hook. `scratch` is the directory that may be written to."""
 
-    def __init__(self, scratch: str, isolated: bool, programs: list[str], note: Callable[[str], None]) -> None:
+    def __init__(self, scratch: str, isolated: bool, programs: list[str]) -> None:
         self._scratch = os.path.realpath(scratch)
-        self._isolated, self._programs, self._note = isolated, frozenset(programs), note
+        self._isolated, self._programs = isolated, frozenset(programs)
         self.refused: list[str] = []
 
     def _refuse(self, what: str, error: type[OSError] = PermissionError, number: int = 13) -> None:
@@ -41,7 +40,6 @@ class Guard:
         if event in _STARTS:
             name = _name_of(args[_STARTS[event]])
             if name not in self._programs:
-                self._note(f"the program {name} was not started (--allow-program {name} allows it)")
                 self._refuse(f"starting the program {name}", FileNotFoundError, 2)
         elif event == "socket.connect" and not _local(args[1]):
             self._refuse(f"connecting to {args[1]!r}", ConnectionRefusedError, 111)

@@ -14,6 +14,7 @@ import torch
 
 from . import places
 
+MOST_ASSUMPTIONS = 40
 LARGE = 1 << 20
 """Bytes from which the shape of a storage is kept."""
 Place = tuple[str, str, str, str]
@@ -50,7 +51,7 @@ class Tape:
         self._lock = threading.RLock()
 
     def assume(self, text: str, field: str = "") -> None:
-        if (text, field) not in self.assumptions:
+        if (text, field) not in self.assumptions and len(self.assumptions) < MOST_ASSUMPTIONS:
             self.assumptions.append((text, field))
 
     def mark(self, text: str) -> None:

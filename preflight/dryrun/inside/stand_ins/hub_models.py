@@ -74,7 +74,11 @@ class HubModels:
         for key, value in kwargs.items():
             if hasattr(config, key):
                 setattr(config, key, value)
-        dtype = _dtype(dtype or torch_dtype, config)
+        stated = dtype or torch_dtype
+        dtype = _dtype(stated, config)
+        if dtype is None:
+            dtype = torch.float32
+            self._tape.assume(f"the dtype of the saved weights of {name} is not known: {dtype}", "train.weights_dtype")
         more = {"attn_implementation": attn_implementation} if attn_implementation else {}
         model = cls._from_config(config, dtype=dtype, **more).eval()
         self._tape.assume(f"the weights of {name} were not loaded: {cls.__name__} of its configuration, {dtype}")
@@ -85,11 +89,11 @@ class HubModels:
 
 
 def _dtype(stated: Any, config: Any) -> Any:
-    """The dtype that `from_pretrained` would load weights in."""
+    """The dtype that `from_pretrained` would load weights in; None if it is that of weights that are not there."""
     if stated is None:
         stated = "auto" if _loads_as_saved() else torch.float32
     if stated == "auto":
-        stated = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or torch.float32
+        stated = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
     return getattr(torch, stated.replace("torch.", "")) if isinstance(stated, str) else stated
 
 
