@@ -11,7 +11,7 @@ def main() -> int:
     parser.add_argument("what", choices=("agreement", "run"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--python", default=sys.executable)
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     names = tuple(asked.names)
     if asked.what == "agreement":
         from benchmarks.dryrun.agreement import compared, shown

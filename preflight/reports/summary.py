@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from preflight.reports.streams import clean
@@ -9,7 +10,9 @@ from preflight.reports.style import COLOURS, Look, verdict
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
-from preflight.vocabulary.values import Cause
+from preflight.vocabulary.reading import Word
+from preflight.vocabulary.study import Study
+from preflight.vocabulary.values import Cause, Const, Unknown, evaluate
 from preflight.vocabulary.words import assumed, fits_if, gib, plural, smallest_gpu, why_unknown
 
 _ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
@@ -46,12 +49,44 @@ MOST_REASONS = 5
 def _unknown(outcome: Outcome) -> Iterator[str]:
     """Why the GPU memory of a study is unknown, if no finding says it."""
     lacking: list[str] = []
+    commands: list[str] = []
     for report, index, result in _numbered(outcome):
         told = any(one.study == index and one.rule == "fits-only-if" for one in report.findings)
         reason = why_unknown(result.space.worst.estimates)
         if reason and not told and result.unjudged is None:
             lacking.append(f"the GPU memory of {outcome.shown(report, result.study.paths[0])} is unknown: {reason}")
+            command = dry_run_of(result.study)
+            commands += [command] if command else []
     yield from _first(lacking, "the GPU memory of {} more {} is unknown")
+    if commands:
+        yield f"a run of the program without a GPU tells what it needs: {commands[0]}"
+
+
+def dry_run_of(study: Study) -> str:
+    """The command that runs the program of a study dry; "" where none is known. Values that are searched or unknown are
+    dots, and a launcher that starts several processes is named with their number."""
+    link = next((one for one in reversed(study.links) if one.kind in ("program", "module")), None)
+    target = link.target if link is not None else study.program or study.paths[0]
+    if link is None and not target.endswith(".py"):
+        return ""
+    words = [_of_word(word) for word in link.words] if link is not None else []
+    ranks = study.launch.ranks_per_node
+    several = evaluate(ranks) if ranks is not None else None
+    start = ["python"]
+    if study.launch.launcher == "torchrun" and isinstance(several, int) and several > 1:
+        start = ["torchrun", "--nproc_per_node", str(several)]
+    module = ["-m"] if link is not None and link.kind == "module" else []
+    return " ".join(["preflight dry-run --", *start, *module, shlex.quote(target), *words])
+
+
+def _of_word(word: Word) -> str:
+    """A word for a shell; dots where its value is not one that is known."""
+    value = word.value
+    if value is None:
+        return shlex.quote(word.hydra_prefix + word.prefix)
+    if isinstance(value, Const) and not isinstance(value.value, Unknown):
+        return shlex.quote(f"{word.hydra_prefix}{word.prefix}{value.value}")
+    return f"{word.prefix}..."
 
 
 def _assumed(outcome: Outcome) -> Iterator[str]:

@@ -223,8 +223,7 @@ def _collective(func: Any, args: Any) -> Any:
     from torch._C._distributed_c10d import FakeWork
 
     work = FakeWork().boxed()
-    alone = func._schema.name.endswith(("barrier", "send", "recv_"))
-    return work if alone else (args[0], work)
+    return work if len(func._schema.returns) == 1 else (args[0], work)
 
 
 def _of_tracer(folder: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -277,6 +276,26 @@ def _admit_to_foreach() -> None:
             known.append(FakeTensor)
 
 
+def _numbered(real: Any, one: Any, *args: Any, **kwargs: Any) -> Any:
+    """`to(0)`: the number of a device alone means the accelerator's, which C++ looks for."""
+    if args and type(args[0]) is int:
+        args = (torch.device("cuda", args[0]), *args[1:])
+    if type(kwargs.get("device")) is int:
+        kwargs["device"] = torch.device("cuda", kwargs["device"])
+    return real(one, *args, **kwargs)
+
+
+def _of_numbers(real: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.tensor([...]) of lists with tensors of the device in them: C++ asks these for their numbers by itself."""
+    return real(_numbers(data), *args, **kwargs)
+
+
+def _numbers(data: Any) -> Any:
+    if isinstance(data, (list, tuple)) and any(isinstance(one, (FakeTensor, list, tuple)) for one in data):
+        return [values.made_up(one).tolist() if isinstance(one, FakeTensor) else _numbers(one) for one in data]
+    return data
+
+
 def _methods(device: Device) -> None:
     """Methods of tensors that ask for values or addresses outside of the dispatcher."""
 
@@ -302,5 +321,9 @@ def _methods(device: Device) -> None:
     wrap(torch.Tensor, "tolist", listed)
     wrap(torch.Tensor, "data_ptr", address)
     replace(torch.UntypedStorage, "data_ptr", lambda storage: storage._cdata)
+    for home in (torch.Tensor, torch.nn.Module):
+        wrap(home, "to", _numbered)
+    for name in ("tensor", "as_tensor"):
+        wrap(torch, name, _of_numbers)
     replace(torch.Tensor, "cuda", lambda t, *_, **__: t.to("cuda"))
     replace(torch.Tensor, "pin_memory", lambda t, *_, **__: t)

@@ -100,6 +100,9 @@ class Tape:
         key = storage._cdata
         if key in self.alive or not self.recording:
             return
+        if tensor.device.index:
+            self.assume("tensors on other GPUs than the first are not counted")
+            return
         with self._lock:
             size, number = storage.nbytes(), len(self.sizes)
             self.alive[key] = (weakref.ref(storage, self._end_of(key, number, size)), number)
