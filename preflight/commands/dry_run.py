@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from preflight.commands.options import STATED, parse_bytes
 from preflight.reports import streams
-from preflight.vocabulary.errors import UsageError
+
+if TYPE_CHECKING:
+    from preflight.dryrun.answer import DryRunResult
+    from preflight.dryrun.process import Asked
 
 
 @click.command(
@@ -62,19 +67,39 @@ def command(
     from preflight.reports import plain
     from preflight.reports.style import look_for
 
-    if save is not None:
-        raise UsageError("--save is not there yet")
     found_gpu = gpu_named(gpu, "--gpu") if gpu is not None else None
     limits = Limits(time_limit, parse_bytes(memory_limit), parse_bytes(disk_limit))
     program = started_by(words, gpus)
     streams.complain(WARNING.format(command=shlex.join(words)))
     asked = Asked(program, limits, not no_isolation, {"programs": list(programs)}, _shown if show_output else None)
     found = dry_run(words, asked, found_gpu, gpus)
+    if save is not None:
+        found = _saved(Path(save), found, asked)
     if output_format == "json":
         streams.show(plain.written(document(found)), "json")
         return
     card = smallest(found.found.estimates.device)
     streams.show(render(found, card.name if card is not None else "", look_for(sys.stdout)))
+
+
+def _saved(path: Path, found: DryRunResult, asked: Asked) -> DryRunResult:
+    """Write the file; the result, with the largest batch where a law is known and a GPU was named."""
+    from preflight.dryrun.answer import report_of
+    from preflight.dryrun.batch_law import NoLaw
+    from preflight.dryrun.saved import document, law_of, with_largest_batch
+    from preflight.reports import plain
+    from preflight.reports.outputs import write_output
+
+    known, why_not = None, ""
+    try:
+        known = law_of(found, lambda own, batch: report_of(asked, found.gpu, {"batches": [own, batch]}))
+    except NoLaw as error:
+        why_not = str(error)
+        streams.complain(f"note: no law over the batch: {why_not}")
+    if known is not None and found.gpu is not None:
+        found = with_largest_batch(found, known, found.found.job, found.gpu)
+    write_output(path, plain.written(document(found, known, why_not)))
+    return found
 
 
 def _shown(data: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,14 +38,23 @@ class DryRunResult:
 def dry_run(words: Sequence[str], asked: Asked | None, gpu: Gpu | None, gpus: int | None = None) -> DryRunResult:
     """Run a command dry. Raises UsageError or NoAnswer, each with one line for the user."""
     program = started_by(words, gpus)
-    asked = asked or Asked(program)
-    settings = {**_shown(gpu), "models": known_models(), **asked.settings}
-    answer = process.run(replace(asked, program=program, settings=settings))
+    asked = replace(asked, program=program) if asked is not None else Asked(program)
+    answer = _answer(asked, gpu)
     report = _checked(answer, program)
     directory = os.getcwd()
     found = facts.estimated(report, program, gpu, directory)
     holders = report_of_process.holders(report, directory)
     return DryRunResult(tuple(words), program, answer, report, found, holders, gpu)
+
+
+def report_of(asked: Asked, gpu: Gpu | None, settings: Mapping[str, Any]) -> RunReport:
+    """The report of another run of the same program. Raises NoAnswer."""
+    return _checked(_answer(replace(asked, settings={**asked.settings, **settings}), gpu), asked.program)
+
+
+def _answer(asked: Asked, gpu: Gpu | None) -> Answer:
+    settings = {**_shown(gpu), "models": known_models(), **asked.settings}
+    return process.run(replace(asked, settings=settings))
 
 
 def _shown(gpu: Gpu | None) -> dict[str, Any]:

@@ -76,6 +76,8 @@ def dry_run_of(study: Study) -> str:
     if study.launch.launcher == "torchrun" and isinstance(several, int) and several > 1:
         start = ["torchrun", "--nproc_per_node", str(several)]
     module = ["-m"] if link is not None and link.kind == "module" else []
+    if module and target.endswith(".py"):
+        target = target.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
     return " ".join(["preflight dry-run --", *start, *module, shlex.quote(target), *words])
 
 

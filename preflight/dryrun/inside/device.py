@@ -64,14 +64,6 @@ class Device(TorchDispatchMode):
         base = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
         return FakeTensor(self.fake_mode, base, CUDA if device.type == "cuda" and device.index is None else device)
 
-    def to_host(self, value: Any) -> Any:
-        """A copy of nested values whose tensors of the device are on the CPU, without memory."""
-
-        def moved(t: Any) -> Any:
-            return self.fake(t.shape, t.stride(), t.dtype, CPU) if isinstance(t, FakeTensor) else t
-
-        return tree_map_only(torch.Tensor, moved, value)
-
     def _assumed(self, what: str) -> None:
         if self.tape.recording:
             library, user = places.here(3)

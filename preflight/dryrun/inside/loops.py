@@ -158,8 +158,8 @@ class Loops:
         """A loader without workers: its batches are made in the process itself."""
         kwargs = {**dict(zip(_LOADER, args)), **kwargs}
         workers = kwargs.get("num_workers") or 0
-        if self._settings.batch_size and (kwargs.get("batch_size") or 1) > 1 and not kwargs.get("batch_sampler"):
-            kwargs["batch_size"] = self._settings.batch_size
+        if self._settings.batches and kwargs.get("batch_size") == self._settings.batches[0]:
+            kwargs["batch_size"] = self._settings.batches[1]
         fact = {"batch_size": kwargs.get("batch_size", 1), "workers": workers}
         kwargs.update(num_workers=0, pin_memory=False, timeout=0, persistent_workers=False)
         for name in ("prefetch_factor", "multiprocessing_context", "worker_init_fn", "pin_memory_device"):

@@ -37,8 +37,8 @@ class Settings:
     """The folder of preflight's tracer, which knows the workspaces of kernels."""
     models: dict[str, Any] = field(default_factory=dict)
     """preflight's catalogue of models."""
-    batch_size: int = 0
-    """A batch size in place of the program's own, where its loaders allow it; 0: its own."""
+    batches: list[int] = field(default_factory=list)
+    """[the batch size of loaders, the one in its place]; empty: the program's own."""
 
 
 def read(path: str) -> Settings:
