@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from preflight.dryrun.command import StartedProgram
@@ -17,6 +18,9 @@ from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.values import Cause, Unknown
 
 _AUTOCAST = {"torch.float16": "fp16-mixed", "torch.bfloat16": "bf16-mixed"}
+UNEVEN = 0.02
+"""Part by which two steps may differ: some buffers are made in the first alone."""
+MOST_STEPS = 8
 _NO_HOST = "a dry run measures the GPU alone: preflight estimate has the host side"
 
 
@@ -40,7 +44,7 @@ def estimated(report: RunReport, program: StartedProgram, gpu: Gpu | None, direc
     job = build(values)
     tape = recording(report, directory)
     device = recorded.estimate(tape, job, gpu)
-    whole = report.trained or report.end in ("ended", "exited")
+    whole = report.trained or (report.end in ("ended", "exited") and all(report.steps))
     doubts = tuple(_doubts(report))
     verdict = device.verdict
     if not whole:  # what comes later may take more
@@ -116,6 +120,18 @@ def _allocator(text: str) -> Iterator[tuple[str, object]]:
             yield "train.allocator.max_split_size_mb", int(value)
 
 
+def _is_uneven(report: RunReport) -> bool:
+    """Whether two steps of the program differ in what its modules allocate in forward: its batches differ in size."""
+    ends = [at for at, name in report.marks if name == "stepped"]
+    sizes = []
+    for start, end in pairwise([0, *ends]):
+        places = [(at, report.places[at]) for at in range(start, min(end, len(report.events)))]
+        inner = [at for at, place in places if place.phase == "forward" and place.module]
+        sizes.append(sum(max(0, report.events[at]) for at in inner))
+    sizes = [size for size in sizes[:MOST_STEPS] if size]
+    return len(report.steps) == 1 and bool(sizes) and max(sizes) > (1 + UNEVEN) * min(sizes)
+
+
 def _doubts(report: RunReport) -> Iterator[Assumption]:
     """What the verdict depends on and the dry run did not see."""
     by_field: dict[str, list[str]] = {}
@@ -124,6 +140,9 @@ def _doubts(report: RunReport) -> Iterator[Assumption]:
             by_field.setdefault(field, []).append(text)
     for field, texts in by_field.items():
         yield Assumption(field, None, Standing.assumed, "; ".join(texts))
+    if _is_uneven(report):
+        why = "the steps that were seen differ in size: a batch that takes more may come later"
+        yield Assumption("train.seq_len", None, Standing.assumed, why)
     if report.trained and not report.validated and report.end != "ended":
         why = "the dry run ended before any validation: none may take more than a training step"
         yield Assumption("validation.batch_size", None, Standing.unknown, why)

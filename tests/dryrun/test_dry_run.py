@@ -173,3 +173,45 @@ def test_the_text(tmp_path: Path) -> None:
     assert found.status == 0, found.err
     for words in ("dry run of train.py, 2 optimizer steps", "process", "what nvidia-smi shows", "train.py:5", "fits"):
         assert words in found.out
+
+
+def test_every_optimizer_steps_before_the_end(run: Run) -> None:
+    """Five steps of one for each of another, as generative networks have it: the second's states are on the tape."""
+    program = TRAINS.replace(
+        "        optimizer.step()\n",
+        "        optimizer.step()\n        count = globals().get('count', 0) + 1\n"
+        "        if count % 5 == 0: other(torch.zeros(1, 512, device='cuda')).sum().backward(); second.step()\n",
+    ).replace(
+        "data =",
+        "other = nn.Linear(512, 512).cuda()\nsecond = torch.optim.AdamW(other.parameters())\ndata =",
+    )
+    data = run(program).data
+    assert len(data["dry_run"]["steps"]) == 2
+    assert min(data["dry_run"]["steps"]) >= 2
+    assert data["device"]["breakdown"]["optimizer"] >= 2 * (PARAMETERS + 4 * 513 * 512)
+
+
+@pytest.mark.slow
+def test_an_optimizer_that_never_steps_is_an_assumption(run: Run) -> None:
+    program = STEP + "unused = torch.optim.AdamW(torch.nn.Linear(8, 8).cuda().parameters())\nwhile True: step()\n"
+    assert "train.optimizer" in [one["field"] for one in run(program, "--gpu", "RTX 4090").data["assumptions"]]
+
+
+@pytest.mark.slow
+def test_batches_of_other_lengths_are_an_assumption(run: Run) -> None:
+    """The longest batch was perhaps not among those that were seen."""
+    program = TRAINS.replace(
+        "loss = nn.functional",
+        "x, y = x[:len(x) - 8 * epoch], y[:len(y) - 8 * epoch]; epoch += 1; loss = nn.functional",
+    )
+    data = run(program, "--gpu", "RTX 4090").data
+    assert (data["verdict"], [one["field"] for one in data["assumptions"]]) == ("fits-if", ["train.seq_len"])
+
+
+@pytest.mark.slow
+def test_recurrent_layers_are_an_assumption(run: Run) -> None:
+    program = STEP.replace("torch.nn.Linear(64, 64)", "torch.nn.LSTM(64, 64)").replace(
+        'net(torch.zeros(8, 64, device="cuda")).sum()', 'net(torch.zeros(8, 2, 64, device="cuda"))[0].sum()'
+    )
+    data = run(program + "step(); step()", "--gpu", "RTX 4090").data
+    assert "model.architecture" in [one["field"] for one in data["assumptions"]]

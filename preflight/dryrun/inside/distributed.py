@@ -75,7 +75,7 @@ def refuse_sharding(module: Any, refuse: Callable[[str], None]) -> None:
     whole = getattr(module, "FullyShardedDataParallel", None)
     if whole is not None:
         wrap(whole, "__init__", sharded)
-    for name in ("fully_shard", "initialize"):
+    for name in ("fully_shard", "initialize", "parallelize_module"):
         if callable(getattr(module, name, None)):
             wrap(module, name, sharded)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ UNEVEN = 8
 """Times the asked steps after which one optimizer of several ends the run: the others are not used."""
 _LOADER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory",
            "drop_last", "timeout", "worker_init_fn", "multiprocessing_context")  # fmt: skip
+_RECURRENT = "recurrent layers ran step by step; cuDNN runs them whole and keeps other buffers"
 _BY_HAND = 0
 """The key of updates that the program writes itself, beside the identities of optimizers."""
 
@@ -38,6 +40,7 @@ class Loops:
         """Number of backwards before each step: their difference is the accumulation."""
         self.trained_at: float | None = None
         self._nested = 0
+        self._made: list[Any] = []
         self._unstepped = False
         self.validated = self.saved = False
         self.facts: dict[str, Any] = {"optimizers": [], "loaders": [], "models": [], "autocast": []}
@@ -59,7 +62,9 @@ class Loops:
             return
         if not self.trained:
             if count >= UNEVEN * wanted:
-                self._finish("one of several optimizers never steps")
+                words = f"an optimizer made no step in {count} steps of another: it may take memory that was not seen"
+                self._tape.assume(words, "train.optimizer")
+                self._trained()
             return
         seen = self.validated and self.saved
         if seen or count >= wanted + FURTHER_STEPS or self._late():
@@ -73,12 +78,30 @@ class Loops:
         if len(self.stepped_at) < 64:
             self.stepped_at.append(self.backwards)
         if not self.trained and all(count >= self._settings.steps for count in self.steps.values()):
-            self.trained_at = time.process_time()
-            self._tape.mark("trained")
+            self._trained()
+
+    def _trained(self) -> None:
+        self.trained_at = time.process_time()
+        self._tape.mark("trained")
+
+    def optimizer_made(self, real: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        """An optimizer that the program makes will step: the run is not over before it has."""
+        real(optimizer, *args, **kwargs)
+        key = id(optimizer)
+        if key in self.steps:
+            return
+        self.steps[key] = 0
+
+        def forgotten(_: Any) -> None:
+            if not self.steps.get(key, 1):
+                del self.steps[key]
+
+        self._made.append(weakref.ref(optimizer, forgotten))
 
     def before_step(self, optimizer: Any, *_: Any) -> None:
         self._nested += 1
         if self._nested > 1:  # an optimizer that calls others: what the user's loop calls is counted
+            self.steps.pop(id(optimizer), None)
             return
         self._enough(id(optimizer))
         self._note("optimizers", _optimizer_fact(optimizer))
@@ -126,6 +149,8 @@ class Loops:
             tape.started = True
             self._model(module)
         tape.modules.append(module)
+        if isinstance(module, torch.nn.RNNBase):
+            tape.assume(_RECURRENT, "model.architecture")
         if not tape.modules[0].training and not torch.is_grad_enabled():
             self.validated = self.validated or self.trained
 
@@ -212,6 +237,7 @@ def install(loops: Loops, device: Device) -> None:
 
     module.register_module_forward_pre_hook(loops.entered)
     module.register_module_forward_hook(loops.left, always_call=True)
+    wrap(optimizer.Optimizer, "__init__", loops.optimizer_made)
     optimizer.register_optimizer_step_pre_hook(loops.before_step)
     optimizer.register_optimizer_step_post_hook(loops.after_step)
     device.on_update = loops.updated

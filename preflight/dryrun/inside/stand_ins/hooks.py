@@ -30,6 +30,8 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "torch.distributed.fsdp._fully_shard": sharding,
         "torch.distributed._composable.fsdp": sharding,
         "deepspeed": sharding,
+        "torch.distributed.tensor.parallel": sharding,
+        "torch.distributed.tensor.parallel.api": sharding,
         "bitsandbytes": lambda module: hub_models.no_quantised_layers(module, refuse),
         "transformers.configuration_utils": models.configurations,
         "transformers.modeling_utils": models.models,
