@@ -101,8 +101,16 @@ class _Tree:
         except OSError:
             _mount("overlay", target, "overlay", _NOSUID | _NODEV, options)
 
-    def build(self) -> None:
+    def build(self, own: list[str]) -> None:
+        """`own`: directories of the user's that others' directories may hold. Overlayfs cannot write below a directory
+        whose owner the user namespace does not know, so these have an overlay each."""
         self._copy("/")
+        for place in own:
+            inner = any(one.startswith(place + "/") for one in self._places)
+            if place != "/" and not inner and os.path.isdir(self.root + place):
+                with contextlib.suppress(OSError):
+                    self._overlay(place, self.root + place)
+        _mount("tmpfs", self.root + self._scratch, "tmpfs", _NOSUID | _NODEV, f"size={self._disk},mode=700")
         self._devices()
         self._system()
         self._processes()
@@ -208,7 +216,7 @@ def _enter(request: dict[str, Any]) -> NoReturn:
     """The first process of the namespaces: builds the tree and waits for the program."""
     _call("prctl", _DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     tree = _Tree(request["scratch"], request["disk"])
-    tree.build()
+    tree.build([os.path.realpath(one) for one in (request["directory"], os.path.expanduser("~"))])
     tree.enter()
     _loopback()
     program = os.fork()
