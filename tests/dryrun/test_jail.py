@@ -1,4 +1,4 @@
-"""A program in namespaces of its own: what it sees, and that nothing of it stays. As this user, and as one who owns little."""
+"""A program in namespaces of its own: what it sees, and that nothing of it stays, for this user and another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,9 +39,9 @@ ls /proc | grep -c '^[0-9]'
         ),
     ]
 )
-def user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int | None]:
+def user(request: pytest.FixtureRequest) -> int | None:
     """None: this one. Another owns the folder `work` alone, below folders that are not its own."""
-    yield NOBODY if request.param == "nobody" else None
+    return NOBODY if request.param == "nobody" else None
 
 
 def jailed(tmp_path: Path, user: int | None) -> tuple[str, str]:
@@ -56,10 +55,12 @@ def jailed(tmp_path: Path, user: int | None) -> tuple[str, str]:
     program.write_bytes((INSIDE / "jail.py").read_bytes())
     answers, status = os.pipe()
     request = tmp_path / "request.json"
-    request.write_text(json.dumps({
+    asked = {
         "scratch": str(scratch), "disk": 2**26, "memory": 2**30, "directory": str(work), "status": status,
-        "close": [status], "isolate": True, "environment": {"PATH": "/usr/bin:/bin"}, "command": ["/bin/sh", "-c", SEES],
-    }))  # fmt: skip
+        "close": [status], "isolate": True, "environment": {"PATH": "/usr/bin:/bin"},
+        "command": ["/bin/sh", "-c", SEES],
+    }  # fmt: skip
+    request.write_text(json.dumps(asked))
     if user is not None:
         for one in (work, scratch, *work.iterdir()):
             os.chown(one, user, user)
