@@ -22,6 +22,7 @@ COMMANDS = {
     "estimate": "Estimate the memory of one job: phases, parts, the largest batch that fits.",
     "fit": "Solve for what fits: the largest batch, the longest length, the smallest card, or one field.",
     "init": "Write the settings, the pre-commit hook and the CI job of a project.",
+    "dry-run": "Run a training command without a GPU, and say what memory it would need. Executes your code.",
     "postmortem": "Explain from its logs why a job died: the limit, the time, and what to change.",
     "sbatch": "Check a job and submit it with sbatch, or say why it would be killed.",
     "rule": "List the rules, or show one with its examples.",
@@ -48,7 +49,7 @@ class LazyGroup(click.Group):
             return None
         from importlib import import_module
 
-        command: click.Command = import_module(f"preflight.commands.{cmd_name}").command
+        command: click.Command = import_module(f"preflight.commands.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

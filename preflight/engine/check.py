@@ -314,8 +314,10 @@ def _values(domain: Domain, most: int) -> tuple[Value, ...] | None:
     return tuple(round(point) if domain.integer else point for point in points)
 
 
-def smallest(device: DeviceEstimate | None, job: Job) -> Gpu | None:
-    """The GPU with the least memory that certainly holds the job, its own context counted, and can compute it."""
+def smallest(device: DeviceEstimate | None, job: Job | None) -> Gpu | None:
+    """The GPU with the least memory that certainly holds the job, its own context counted, and can compute it.
+
+    None for `job`: what it computes with is not known."""
     if device is None or device.lower_bound or device.capacity is not None:
         return None
     from preflight.machines.gpus import smallest_that_fits

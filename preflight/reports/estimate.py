@@ -38,7 +38,7 @@ def render(
     """The whole text. `gpu` and `smallest` are names, or empty; `moments`: the step to draw."""
     blocks = [[look.paint(clean(heading(job)), "bold")]]
     if found.device is not None:
-        blocks += [list(block) for block in _device(found.device, gpu, smallest, look, moments)]
+        blocks += [list(block) for block in device_blocks(found.device, gpu, smallest, look, moments)]
     else:
         blocks.append(
             [f"GPU memory is {verdict('unknown', look)}: {found.reasons.get('device', 'no reason is known')}"]
@@ -50,10 +50,10 @@ def render(
         blocks.append(list(_compared(compared, look)))
     if found.unknown:
         blocks.append([f"not known: {', '.join(found.unknown)} (say it with --set FIELD=VALUE, or in the settings)"])
-    return "\n\n".join("\n".join(_wrapped(line, look) for line in block) for block in blocks if block) + "\n"
+    return "\n\n".join("\n".join(wrapped(line, look) for line in block) for block in blocks if block) + "\n"
 
 
-def _wrapped(line: str, look: Look) -> str:
+def wrapped(line: str, look: Look) -> str:
     """A sentence, wrapped. Lines of tables, bars and drawings stay as they are."""
     return line if line.startswith("  ") or "\x1b" in line else wrap(line, look.width, "    ")
 
@@ -78,9 +78,10 @@ def heading(job: Job) -> str:
     return ", ".join(words)
 
 
-def _device(
+def device_blocks(
     found: DeviceEstimate, gpu: str, smallest: str, look: Look, moments: Sequence[TimelinePoint]
 ) -> Iterator[list[str]]:
+    """Tiers, parts, the course of the step, phases and the verdict of one GPU."""
     tiers = [(name, *_figures(getattr(found, name)), what) for name, what in _TIERS]
     yield table(tiers, look, ("GPU memory, GiB", "low", "expected", "high", ""), right=(1, 2, 3))
     parts = [Part(name, size) for name, size in found.breakdown.items()]

@@ -1,15 +1,18 @@
-"""What a report says of what it does not know: that no job was found, and why the memory of a study is unknown."""
+"""What a report says of what it does not know: that no job was found, why the memory of a study is unknown, and the dry
+run that would tell it."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from preflight.reports.style import Look, wrap
 from preflight.vocabulary.outcome import Outcome, StudyResult
-from preflight.vocabulary.study import Box
-from preflight.vocabulary.values import Cause, Const, Unknown
+from preflight.vocabulary.reading import Word
+from preflight.vocabulary.study import Box, Study
+from preflight.vocabulary.values import Cause, Const, Unknown, evaluate
 from preflight.vocabulary.words import plural, why_unknown
 
 _KINDS = {
@@ -75,3 +78,32 @@ def reason_of(result: StudyResult) -> str:
 def worst_box(result: StudyResult) -> Box:
     """The box that contains the worst combination."""
     return next(one.box for one in result.space.boxes if one.worst is result.space.worst)
+
+
+def dry_run_of(study: Study) -> str:
+    """The command that runs the program of a study dry; "" where none is known. Values that are searched or unknown are
+    dots, and a launcher that starts several processes is named with their number."""
+    link = next((one for one in reversed(study.links) if one.kind in ("program", "module")), None)
+    target = link.target if link is not None else study.program or study.paths[0]
+    if link is None and not target.endswith(".py"):
+        return ""
+    words = [_of_word(word) for word in link.words] if link is not None else []
+    ranks = study.launch.ranks_per_node
+    several = evaluate(ranks) if ranks is not None else None
+    start = ["python"]
+    if study.launch.launcher == "torchrun" and isinstance(several, int) and several > 1:
+        start = ["torchrun", "--nproc_per_node", str(several)]
+    module = ["-m"] if link is not None and link.kind == "module" else []
+    if module and target.endswith(".py"):
+        target = target.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+    return " ".join(["preflight dry-run --", *start, *module, shlex.quote(target), *words])
+
+
+def _of_word(word: Word) -> str:
+    """A word for a shell; dots where its value is not one that is known."""
+    value = word.value
+    if value is None:
+        return shlex.quote(word.hydra_prefix + word.prefix)
+    if isinstance(value, Const) and not isinstance(value.value, Unknown):
+        return shlex.quote(f"{word.hydra_prefix}{word.prefix}{value.value}")
+    return f"{word.prefix}..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from preflight.reports.not_known import nothing_checked, reason_of
+from preflight.reports.not_known import dry_run_of, nothing_checked, reason_of
 from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, verdict, wrap
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
@@ -37,7 +37,7 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
     machines = [note for _, result in outcome.studies() for note in result.notes]
     notes = [*machines, *(note for report in outcome.reports for note in report.notes), *outcome.notes]
     if look.detail == "all":
-        for note in dict.fromkeys([*_first(*_unknown(outcome)), *_assumed(outcome), *notes]):
+        for note in dict.fromkeys([*_first(*_unknown(outcome)), *_dry_run(outcome), *_assumed(outcome), *notes]):
             yield f"note: {clean(note)}"
     else:
         yield from _in_short(outcome, dict.fromkeys(notes), look)
@@ -55,7 +55,7 @@ def _in_short(outcome: Outcome, notes: Iterable[str], look: Look) -> Iterator[st
         yield _remark(
             "unknown", f"the GPU memory of {plural(left, 'more study')}, with other reasons: see --explain", look
         )
-    for note in [*_assumed(outcome), *notes]:
+    for note in [*_dry_run(outcome), *_assumed(outcome), *notes]:
         yield _remark("note", note, look)
 
 
@@ -81,12 +81,25 @@ MOST_REASONS = 5
 
 def _reasons(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Each study whose GPU memory is unknown, with the reason, if no finding says it."""
+    for name, reason, _ in _lacking(outcome):
+        yield name, reason
+
+
+def _dry_run(outcome: Outcome) -> Iterator[str]:
+    """The first command that would tell what a study needs whose GPU memory is unknown."""
+    commands = (dry_run_of(result.study) for _, _, result in _lacking(outcome))
+    command = next((one for one in commands if one), None)
+    if command is not None:
+        yield f"a run of the program without a GPU tells what it needs: {command}"
+
+
+def _lacking(outcome: Outcome) -> Iterator[tuple[str, str, StudyResult]]:
     only_if = {id(one): {f.study for f in one.findings if f.rule == "fits-only-if"} for one in outcome.reports}
     for report, index, result in _numbered(outcome):
         told = index in only_if[id(report)]
         reason = reason_of(result)
         if reason and not told and result.unjudged is None:
-            yield outcome.shown(report, result.study.paths[0]), reason
+            yield outcome.shown(report, result.study.paths[0]), reason, result
 
 
 def _unknown(outcome: Outcome) -> tuple[list[str], str]:

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "preflight/tracer": "runs in a process of its own, after which nothing is kept",
     "preflight/postmortem": "no check",
     "preflight/engine/init": "no check",
+    "preflight/dryrun": "no check",
     "preflight/slurm/import_": "no check",
     "preflight/slurm/sbatch": "the gate keeps no results",
     "preflight/commands": "the command line itself: what it reads is given to the engine as paths",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -87,6 +87,21 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
         if found is not None:
             yield found
         return
+
+
+def without_launchers(words: Sequence[Word]) -> tuple[LaunchCommand, Launch]:
+    """The program of a command that is given as words, and its launch; no project is searched for it."""
+    launch, rest = Launch(), tuple(words)
+    for _ in range(MAX_PEELED):
+        command = take_apart(rest)
+        launch = _within(launch, command.launch, None)
+        peeled = (
+            _peel(PurePosixPath(command.name or "").name, command.words, launch) if command.kind == "none" else None
+        )
+        if peeled is None:
+            return command, launch
+        rest, launch = peeled
+    return command, launch
 
 
 def _string(

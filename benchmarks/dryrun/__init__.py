@@ -1,0 +1,1 @@
+"""Dry runs of public training scripts, and their agreement with preflight's own laws."""

@@ -1,0 +1,113 @@
+"""From a command to the result of its dry run: the arrows of this room in their order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from preflight.dryrun import facts, process, report_of_process
+from preflight.dryrun.command import StartedProgram, started_by
+from preflight.dryrun.facts import DryRunEstimate
+from preflight.dryrun.process import Answer, Asked, NoAnswer
+from preflight.dryrun.report_of_process import Holders, RunReport
+from preflight.memory.device.law import catalogue
+from preflight.vocabulary.machine import Gpu
+
+_NO_STEP = {
+    "ended": "the program ended without an optimizer step on the GPU",
+    "exited": "the program ended without an optimizer step on the GPU",
+    "finished": "the program made no optimizer step on the GPU",
+}
+
+
+@dataclass(frozen=True)
+class DryRunResult:
+    """A dry run that has an answer."""
+
+    words: tuple[str, ...]
+    program: StartedProgram
+    answer: Answer
+    report: RunReport
+    found: DryRunEstimate
+    holders: Holders
+    gpu: Gpu | None
+
+
+def dry_run(words: Sequence[str], asked: Asked | None, gpu: Gpu | None, gpus: int | None = None) -> DryRunResult:
+    """Run a command dry. Raises UsageError or NoAnswer, each with one line for the user."""
+    program = started_by(words, gpus)
+    asked = replace(asked, program=program) if asked is not None else Asked(program)
+    answer = _answer(asked, gpu)
+    report = _checked(answer, program)
+    directory = os.getcwd()
+    found = facts.estimated(report, program, gpu, directory)
+    holders = report_of_process.holders(report, directory)
+    return DryRunResult(tuple(words), program, answer, report, found, holders, gpu)
+
+
+def report_of(asked: Asked, gpu: Gpu | None, settings: Mapping[str, Any]) -> RunReport:
+    """The report of another run of the same program. Raises NoAnswer."""
+    return _checked(_answer(replace(asked, settings={**asked.settings, **settings}), gpu), asked.program)
+
+
+def _answer(asked: Asked, gpu: Gpu | None) -> Answer:
+    settings = {**_shown(gpu), "models": known_models(), **asked.settings}
+    return process.run(replace(asked, settings=settings))
+
+
+def _shown(gpu: Gpu | None) -> dict[str, Any]:
+    """What the program is told about its GPU."""
+    if gpu is None:
+        return {}
+    return {"gpu_name": gpu.name, "gpu_memory": gpu.capacity, "capability": list(gpu.compute_capability)}
+
+
+def known_models() -> dict[str, Any]:
+    """The catalogue of models for the process, by every spelling of a name."""
+    found: dict[str, Any] = {}
+    for name in catalogue.names():
+        model = catalogue.find(name)
+        if model is None or model.target is not None:
+            continue
+        row = {"architecture": model.architecture, "config": dict(model.config)}
+        for spelling in (name, *model.aliases, name.rpartition("/")[2]):
+            found.setdefault(spelling.lower(), row)
+    return found
+
+
+def _checked(answer: Answer, program: StartedProgram) -> RunReport:
+    """The report, if it has an optimizer step. Raises NoAnswer with the reason where it does not."""
+    if answer.report is None:
+        raise NoAnswer(_without_report(answer, program))
+    if answer.report.get("end") == "refused":
+        raise NoAnswer(str(answer.report.get("reason", "")))
+    report = report_of_process.read(answer.report)
+    if report.whole_steps and report.events:
+        return report
+    at = f" at {report.place}" if report.place else ""
+    if report.end == "stopped":
+        raise NoAnswer(f"{report.reason} before the first optimizer step{at}; --time-limit SECONDS allows more")
+    if report.end == "failed":
+        raise NoAnswer(f"the program failed before its first optimizer step: {report.reason}{at}{_hint(report)}")
+    called = f": {report.reason}{at}" if report.end == "exited" else ""
+    nothing = " (nothing was put on the GPU)" if not report.events else ""
+    raise NoAnswer(f"{_NO_STEP.get(report.end, report.reason)}{called}{nothing}{_hint(report)}")
+
+
+def _hint(report: RunReport) -> str:
+    """What a dry run refused, if that may be why the program failed."""
+    return f"; a dry run does not allow: {', '.join(report.refused[:3])}" if report.refused else ""
+
+
+def _without_report(answer: Answer, program: StartedProgram) -> str:
+    """Why a process ended without a report."""
+    lines = [line.strip() for line in answer.output.splitlines() if line.strip()]
+    last = f": {lines[-1][:300]}" if lines else ""
+    if answer.ready is None:
+        return f"{program.interpreter} ended before the program began{last}"
+    if answer.timed_out:
+        return "the time limit was reached, and the program did not answer"
+    signal = f" by signal {answer.status - 128}" if answer.status > 128 else f" with status {answer.status}"
+    return f"the program ended{signal} and left no report (out of memory, or a crash in a library){last}"

@@ -1,0 +1,87 @@
+"""Hooks that run after a library was imported, and stand-ins for loggers that are not installed."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import places
+from .patches import Anything
+from .tape import Tape
+
+Hook = Callable[[Any], None]
+
+LOGGERS = frozenset({"wandb", "mlflow", "comet_ml", "neptune", "clearml", "aim", "visdom", "swanlab", "trackio"})
+"""Services that record a run: they have no part in its memory."""
+
+
+class _StandIn(importlib.abc.Loader):
+    """A logger that is not there: a module that takes every call."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def create_module(self, spec: Any) -> Any:
+        module: Any = types.ModuleType(spec.name)
+        module.__path__, module.__getattr__ = [], Anything().__getattr__
+        module.config, module.run = Anything(), Anything()
+        return module
+
+    def exec_module(self, module: Any) -> None:
+        self._tape.assume(f"{module.__name__} is not installed: a stand-in takes its calls")
+
+
+class Importer(importlib.abc.MetaPathFinder):
+    """Runs a hook after the module that it is for was imported."""
+
+    def __init__(self, hooks: Mapping[str, Hook], tape: Tape) -> None:
+        self._hooks, self._tape = hooks, tape
+        self._busy: set[str] = set()
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        if name in self._busy:
+            return None
+        if name.split(".")[0] in LOGGERS:
+            return self._logger(name)
+        if name not in self._hooks:
+            return None
+        spec = self._found(name)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def executed(module: Any) -> None:
+            execute(module)
+            self._hooks[name](module)
+
+        spec.loader.exec_module = executed
+        return spec
+
+    def _found(self, name: str) -> Any:
+        self._busy.add(name)
+        try:
+            return importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            return None
+        finally:
+            self._busy.discard(name)
+
+    def _logger(self, name: str) -> Any:
+        """A stand-in for the program's own import: libraries ask whether a logger is there, and do without."""
+        library, user = places.here(3)
+        if self._found(name) is not None or library or not user:
+            return None
+        return importlib.machinery.ModuleSpec(name, _StandIn(self._tape), is_package=True)
+
+
+def install(hooks: Mapping[str, Hook], tape: Tape) -> None:
+    """Hooks for modules that are imported already run at once."""
+    for name, hook in hooks.items():
+        if name in sys.modules:
+            hook(sys.modules[name])
+    sys.meta_path.insert(0, Importer(hooks, tape))

@@ -1,0 +1,167 @@
+"""Operations that have no shape without values, or another kernel on CUDA than on meta: what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from . import values
+
+_ATEN = torch.ops.aten
+MASK_ALIGNMENT = 8
+"""Elements that the last dimension of an attention bias is padded to (mem_eff_alignment, ATen/native/transformers/
+attention.cpp)."""
+_FLASH_HEAD = 256
+"""The largest head that flash attention takes (sdp_utils.cpp, check_head_dim_size_flash)."""
+
+
+class Kernels:
+    """The table of such operations. `fake` makes a tensor of the device without an operation."""
+
+    def __init__(self, fake_mode: Any, fake: Callable[..., Any], assume: Callable[[str], None]) -> None:
+        self._mode, self._fake, self._assume = fake_mode, fake, assume
+
+    def table(self) -> dict[Any, Callable[..., Any]]:
+        """The operations, and the function in place of each."""
+        own: dict[Any, Callable[..., Any]] = {
+            _ATEN._local_scalar_dense.default: self.item,
+            _ATEN._to_copy.default: self.to_copy,
+            _ATEN.copy_.default: self.copy_,
+            _ATEN.nonzero.default: self.nonzero,
+            _ATEN.index.Tensor: self.index,
+            _ATEN._unique2.default: self.unique,
+            _ATEN.unique_dim.default: lambda t, *_, **__: self.unique(t),
+            _ATEN.unique_consecutive.default: self.unique,
+            _ATEN.masked_select.default: self.masked_select,
+            _ATEN.equal.default: self.equal,
+            _ATEN._pin_memory.default: lambda t, *_, **__: t,
+            _ATEN.is_pinned.default: lambda *_, **__: False,
+            _ATEN.scaled_dot_product_attention.default: attention,
+            _ATEN._amp_foreach_non_finite_check_and_unscale_.default: _nothing,
+            _ATEN._amp_update_scale_.default: lambda t, *_, **__: t,
+            _ATEN.record_stream.default: _nothing,
+        }
+        for name in dir(_ATEN):  # they write in place and allocate nothing
+            if name.startswith("_fused_") and name.endswith("_") and hasattr(getattr(_ATEN, name), "default"):
+                own[getattr(_ATEN, name).default] = _nothing
+        return own
+
+    def item(self, t: Any) -> Any:
+        if t.dtype is torch.bool and values.known(t) is None:
+            self._assume("a question about values of the device was answered, yes for `all` and no for others")
+        return values.item(t)
+
+    def equal(self, first: Any, second: Any) -> bool:
+        one, other = values.known(first), values.known(second)
+        if one is not None and other is not None:
+            return bool(torch.equal(one, other))
+        return bool(first.shape == second.shape)
+
+    def _count(self, mask: Any) -> int:
+        """How many elements a mask picks: as many as it does, else all (the most that there can be)."""
+        value = values.known(mask)
+        if value is None:
+            self._assume("a mask of unknown values picks every element, the most that it can")
+            return int(mask.numel())
+        return int(torch.count_nonzero(value))
+
+    def nonzero(self, t: Any) -> Any:
+        value = values.known(t)
+        out = self._fake((self._count(t), t.dim()), (t.dim(), 1) if t.dim() else (1, 1), torch.int64, t.device)
+        return out if value is None else values.give(out, value.nonzero())
+
+    def to_copy(
+        self, t: Any, dtype: Any = None, device: Any = None, memory_format: Any = torch.preserve_format, **_: Any
+    ) -> Any:
+        dtype, device = dtype or t.dtype, device or t.device
+        if isinstance(t, FakeTensor):
+            value = values.made_up(t) if device.type == "cpu" and t.device.type == "cuda" else None
+            if value is not None:
+                return value.to(dtype)
+            with self._mode:
+                out = _ATEN._to_copy.default(t, dtype=dtype, device=device, memory_format=memory_format)
+            value = values.known(t)
+            return out if value is None else values.give(out, value.to(dtype, copy=True))
+        shape = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+        shape = _ATEN._to_copy.default(shape, dtype=dtype, memory_format=memory_format)
+        out = self._fake(shape.shape, shape.stride(), dtype, device)
+        value = values.known(t)
+        return out if value is None else values.give(out, value.detach().to(dtype, copy=True))
+
+    def copy_(self, into: Any, source: Any, *_: Any, **__: Any) -> Any:
+        value = values.known(source)
+        if not isinstance(into, FakeTensor):
+            if value is not None:
+                into.copy_(value)
+            return into
+        there = values.known(into)
+        if there is not None and value is not None:
+            there.copy_(value)
+        else:
+            values.forget(into)
+        return into
+
+    def index(self, t: Any, indices: Any) -> Any:
+        rest: list[Any] = []
+        for one in indices:
+            if one is not None and one.dtype in (torch.bool, torch.uint8) and one.dim():
+                mask = one if isinstance(one, FakeTensor) else self.to_copy(one, device=t.device)
+                rest += self.nonzero(mask).unbind(1)
+            else:
+                rest.append(one)
+        rest = [o if o is None or isinstance(o, FakeTensor) else self.to_copy(o, device=t.device) for o in rest]
+        if not isinstance(t, FakeTensor):
+            t = self.to_copy(t, device=next(o.device for o in rest if o is not None))
+        with self._mode:
+            return _ATEN.index.Tensor(t, rest)
+
+    def unique(self, t: Any, *_: Any, **__: Any) -> Any:
+        value = values.known(t)
+        if value is None:
+            self._assume("`unique` of unknown values finds one value")
+        size = 1 if value is None else value.unique().numel()
+        return (
+            self._fake((size,), (1,), t.dtype),
+            self._fake(t.shape, t.stride(), torch.int64),
+            self._fake((size,), (1,), torch.int64),
+        )
+
+    def masked_select(self, t: Any, mask: Any) -> Any:
+        whole, chosen = torch.broadcast_tensors(t, mask)
+        return self.index(whole.contiguous(), [chosen])
+
+
+def attention(
+    q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: Any = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """The kernel of attention that CUDA would choose (sdp_utils.cpp, select_sdp_backend)."""
+    half, head = q.dtype in (torch.float16, torch.bfloat16), q.shape[-1]
+    if enable_gqa and q.shape[-3] != k.shape[-3] and not (half and mask is None):
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    if q.dim() != 4 or q.dtype is torch.float64:
+        return _ATEN._scaled_dot_product_attention_math(q, k, v, mask, dropout_p, is_causal, None, scale=scale)[0]
+    flash = half and mask is None and head <= _FLASH_HEAD and v.shape[-1] == head
+    if flash and torch.backends.cuda.flash_sdp_enabled():
+        spare = -head % 8
+        q, k, v = (torch.nn.functional.pad(x, (0, spare)) if spare else x for x in (q, k, v))
+        scale = scale or head**-0.5
+        out = _ATEN._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
+        return out[..., :head] if spare else out
+    if not torch.backends.cuda.mem_efficient_sdp_enabled():
+        return _ATEN._scaled_dot_product_attention_math(q, k, v, mask, dropout_p, is_causal, None, scale=scale)[0]
+    if mask is not None:
+        if mask.dtype is torch.bool:
+            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(mask.logical_not(), float("-inf"))
+        spare = -mask.shape[-1] % MASK_ALIGNMENT
+        mask = torch.nn.functional.pad(mask, (0, spare))[..., : mask.shape[-1]] if spare else mask
+        mask = mask.expand(*q.shape[:-1], k.shape[-2])
+    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+    return _ATEN._scaled_dot_product_efficient_attention(q, k, v, mask, wanted, dropout_p, is_causal, scale=scale)[0]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """An operation in place that allocates nothing."""

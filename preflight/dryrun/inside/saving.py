@@ -1,0 +1,89 @@
+"""Checkpoints: what the program saves stays in memory, and its file holds a mark by which loading finds it again."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_map_only
+
+from .device import Device
+from .loops import Loops
+from .patches import wrap
+from .tape import Tape
+
+MARK = b"saved in a dry run of preflight: "
+_LENGTH = 64
+
+
+class Checkpoints:
+    """What was saved, by the number in its file."""
+
+    def __init__(self, tape: Tape, device: Device, loops: Loops) -> None:
+        self._tape, self._device, self._loops = tape, device, loops
+        self._saved: list[Any] = []
+
+    def save(self, real: Any, what: Any, file: Any, *_: Any, **__: Any) -> None:
+        self._tape.saving += 1
+        try:
+            kept = tree_map_only(torch.Tensor, self._on_host, what)
+        finally:
+            self._tape.saving -= 1
+        self._loops.note_saved()
+        text = MARK + str(len(self._saved)).encode().ljust(_LENGTH - len(MARK))
+        self._saved.append(kept)
+        if isinstance(file, (str, os.PathLike)):
+            with open(file, "wb") as opened:
+                opened.write(text)
+        else:
+            file.write(text)
+
+    def _on_host(self, t: Any) -> Any:
+        if not isinstance(t, FakeTensor):
+            return t
+        copy = self._device.fake(t.shape, t.stride(), t.dtype, torch.device("cpu"))
+        copy._dry_was_on = t.device
+        return copy
+
+    def load(self, real: Any, file: Any, map_location: Any = None, **kwargs: Any) -> Any:
+        start = _start(file)
+        if not start.startswith(MARK):
+            return real(file, map_location, **kwargs)
+        kept = self._saved[int(start[len(MARK) :])]
+        return tree_map_only(FakeTensor, lambda t: _placed(t, map_location), kept)
+
+    def state_loaded(self, real: Any, module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+        """An empty state stands for weights that were not downloaded."""
+        return real(module, state, *args, **kwargs) if state else None
+
+
+def _start(file: Any) -> bytes:
+    """The first bytes of a file, which is then where it was."""
+    if isinstance(file, (str, os.PathLike)):
+        with open(file, "rb") as opened:
+            return opened.read(_LENGTH)
+    at = file.tell()
+    found = file.read(_LENGTH)
+    file.seek(at)
+    return found if isinstance(found, bytes) else b""
+
+
+def _placed(t: Any, map_location: Any) -> Any:
+    """A tensor where torch.load would put it: where it was, unless the program says another device."""
+    if isinstance(map_location, dict):
+        map_location = next(iter(map_location.values()), None)
+    if map_location is None or callable(map_location):
+        to = "cpu" if callable(map_location) else getattr(t, "_dry_was_on", "cpu")
+    else:
+        to = map_location
+    return t.to(to)
+
+
+def install(tape: Tape, device: Device, loops: Loops) -> None:
+    """Put them into torch.save, torch.load and load_state_dict."""
+    checkpoints = Checkpoints(tape, device, loops)
+    wrap(torch, "save", checkpoints.save)
+    wrap(torch, "load", checkpoints.load)
+    wrap(torch.nn.Module, "load_state_dict", checkpoints.state_loaded)

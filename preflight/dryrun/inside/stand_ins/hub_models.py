@@ -1,0 +1,184 @@
+"""Models of the hub: their configuration from preflight's catalogue, no weights, and tokenizers of the right size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ..patches import replace, wrap
+from ..tape import Tape
+
+_HUB_OPTIONS = ("cache_dir", "force_download", "proxies", "token", "local_files_only", "revision", "trust_remote_code",
+                "subfolder", "_from_pipeline", "_from_auto", "user_agent", "_commit_hash", "gguf_file",
+                "use_auth_token", "adapter_kwargs")  # fmt: skip
+"""Arguments of `from_pretrained` that are no settings of a configuration (transformers, configuration_utils.py)."""
+
+FEWEST = 100
+"""Without files, some tokenizers are made empty, with their special tokens alone."""
+_SPECIAL = ("<unk>", "<pad>", "<s>", "</s>", "<cls>", "<sep>", "<mask>")
+_TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} </s> {% endfor %}"
+
+
+class HubModels:
+    """What is known of models without asking the hub."""
+
+    def __init__(self, catalogue: Mapping[str, Any], tape: Tape, refuse: Callable[[str], None]) -> None:
+        self._catalogue, self._tape, self._refuse = catalogue, tape, refuse
+
+    def configuration(self, name: str) -> dict[str, Any] | None:
+        """The configuration that the catalogue has for a name; None if it has none."""
+        entry = self._catalogue.get(str(name).lower())
+        return None if entry is None else {"model_type": entry["architecture"], **entry["config"]}
+
+    def configurations(self, module: Any) -> None:
+        """transformers.configuration_utils: what cannot be had from the hub comes from the catalogue."""
+        cls = getattr(module, "PreTrainedConfig", None) or module.PretrainedConfig
+        real = cls.get_config_dict.__func__
+
+        def found(klass: Any, /, name: Any, **kwargs: Any) -> Any:
+            try:
+                return real(klass, name, **kwargs)
+            except Exception:
+                known = self.configuration(name)
+                if known is None:
+                    raise
+            heads = _heads()
+            known["architectures"] = [heads[known["model_type"]]] if known["model_type"] in heads else []
+            self._tape.assume(f"the configuration of {name} is that of preflight's catalogue")
+            return known, {k: v for k, v in kwargs.items() if k not in _HUB_OPTIONS}
+
+        cls.get_config_dict = classmethod(found)
+
+    def models(self, module: Any) -> None:
+        """transformers.modeling_utils: models are made from their configuration alone."""
+        cls = module.PreTrainedModel
+        make: Any = self._from_pretrained
+        cls.from_pretrained = classmethod(make)
+        replace(cls, "save_pretrained", lambda self, where, *_, **__: os.makedirs(where, exist_ok=True))
+
+    def _from_pretrained(
+        self, cls: Any, name: Any = None, *_: Any, config: Any = None, dtype: Any = None, torch_dtype: Any = None,
+        attn_implementation: Any = None, device_map: Any = None, output_loading_info: bool = False,
+        quantization_config: Any = None, load_in_4bit: bool = False, load_in_8bit: bool = False, **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        from transformers import AutoConfig
+
+        config = config if config is not None else AutoConfig.from_pretrained(name)
+        if isinstance(config, (str, os.PathLike)):
+            config = AutoConfig.from_pretrained(config)
+        if quantization_config is not None or load_in_4bit or load_in_8bit or hasattr(config, "quantization_config"):
+            self._refuse(f"the weights of {name} are quantised, which a dry run does not follow")
+        for key, value in kwargs.items():
+            if hasattr(config, key):
+                setattr(config, key, value)
+        stated = dtype or torch_dtype
+        dtype = _dtype(stated, config)
+        if dtype is None:
+            dtype = torch.float32
+            self._tape.assume(f"the dtype of the saved weights of {name} is not known: {dtype}", "train.weights_dtype")
+        more = {"attn_implementation": attn_implementation} if attn_implementation else {}
+        model = cls._from_config(config, dtype=dtype, **more).eval()
+        self._tape.assume(f"the weights of {name} were not loaded: {cls.__name__} of its configuration, {dtype}")
+        if device_map is not None and str(device_map) != "cpu":
+            model = model.to("cuda")
+        nothing: dict[str, Any] = {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []}
+        return (model, nothing) if output_loading_info else model
+
+
+def _dtype(stated: Any, config: Any) -> Any:
+    """The dtype that `from_pretrained` would load weights in; None if it is that of weights that are not there."""
+    if stated is None:
+        stated = "auto" if _loads_as_saved() else torch.float32
+    if stated == "auto":
+        stated = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
+    return getattr(torch, stated.replace("torch.", "")) if isinstance(stated, str) else stated
+
+
+def _loads_as_saved() -> bool:
+    """transformers 5 loads weights in the dtype in which they were saved, earlier ones in fp32."""
+    import transformers
+
+    return int(transformers.__version__.split(".")[0]) >= 5
+
+
+def _heads() -> dict[str, str]:
+    """The class with a language head of each kind of model."""
+    from transformers.models.auto import modeling_auto as auto
+
+    return {**auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, **auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
+
+
+def no_downloads(module: Any, tape: Tape) -> None:
+    """torch.hub: an empty state in place of one that would be downloaded."""
+
+    def nothing(url: str, *_: Any, **__: Any) -> dict[str, Any]:
+        tape.assume(f"weights were not downloaded: {url}")
+        return {}
+
+    replace(module, "load_state_dict_from_url", nothing)
+
+
+def no_quantised_layers(module: Any, refuse: Callable[[str], None]) -> None:
+    """bitsandbytes: its layers and optimizers run kernels of its own, which have no shapes here."""
+
+    def used(_: Any, *__: Any, **___: Any) -> None:
+        refuse("the program uses bitsandbytes, whose kernels a dry run does not follow")
+
+    for home, names in ((getattr(module, "nn", None), ("Linear4bit", "Linear8bitLt")), (module, ("optim",))):
+        for name in names if home is not None else ():
+            one = getattr(home, name, None)
+            if isinstance(one, type):
+                wrap(one, "__init__", used)
+    optim = getattr(module, "optim", None)
+    for name in dir(optim) if optim is not None else ():
+        one = getattr(optim, name)
+        if isinstance(one, type) and issubclass(one, torch.optim.Optimizer):
+            wrap(one, "__init__", used)
+
+
+class Tokenizers:
+    """`from_pretrained` of tokenizers, with a stand-in for those that are not there."""
+
+    def __init__(self, models: HubModels, tape: Tape) -> None:
+        self._models, self._tape = models, tape
+
+    def install(self, cls: Any) -> None:
+        real = cls.from_pretrained.__func__
+
+        def from_pretrained(klass: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                found = real(klass, name, *args, **kwargs)
+                if len(found) > FEWEST:
+                    return found
+            except Exception:
+                if os.path.isdir(str(name)):
+                    raise
+            return self._made(name)
+
+        cls.from_pretrained = classmethod(from_pretrained)
+
+    def _made(self, name: Any) -> Any:
+        from tokenizers import Tokenizer, models, pre_tokenizers
+        from transformers import AutoConfig, PreTrainedTokenizerFast
+
+        known = self._models.configuration(name)
+        if known is None:
+            raise OSError(f"a dry run has no tokenizer {name}, and its model is not in preflight's catalogue")
+        config = AutoConfig.for_model(**known)
+        words = [*_SPECIAL, *(f"w{i}" for i in range(config.vocab_size - len(_SPECIAL)))]
+        raw = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+        raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        typed = getattr(config, "type_vocab_size", 0) > 1
+        names = ["input_ids", "token_type_ids", "attention_mask"] if typed else ["input_ids", "attention_mask"]
+        longest = getattr(config, "max_position_embeddings", None) or 1 << 30
+        pad = {} if known["model_type"] == "gpt2" else {"pad_token": "<pad>"}
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=raw, unk_token="<unk>", bos_token="<s>", eos_token="</s>", cls_token="<cls>",
+            sep_token="<sep>", mask_token="<mask>", model_input_names=names, model_max_length=longest, **pad,
+        )  # fmt: skip
+        tokenizer.chat_template = _TEMPLATE
+        self._tape.assume(f"the tokenizer of {name} is made up, with a token for each word", "train.seq_len")
+        return tokenizer

@@ -1,0 +1,75 @@
+"""Image data sets of torchvision that cannot be had: made up, with the sizes and numbers of the real ones."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from ..patches import wrap
+from ..tape import Tape
+
+PICTURE = (500, 400)
+"""Width and height of a made-up picture: ImageNet's average is 469 x 387."""
+CLASSES, PICTURES = 1000, 4096
+
+
+def mnist(module: Any, tape: Tape) -> None:
+    """torchvision.datasets.MNIST and its kin."""
+    cls = module.MNIST
+    exists, real = cls._check_exists, cls._load_data
+
+    def load(self: Any) -> Any:
+        if exists(self):
+            return real(self)
+        tape.assume(f"{type(self).__name__} is made up, with as many pictures as MNIST has")
+        count = 60000 if self.train else 10000
+        return torch.randint(0, 255, (count, 28, 28), dtype=torch.uint8), torch.arange(count) % 10
+
+    cls.download = lambda self: None
+    cls._check_exists, cls._load_data = lambda self: True, load
+
+
+def cifar(module: Any, tape: Tape) -> None:
+    """torchvision.datasets.CIFAR10 and CIFAR100."""
+
+    def made(real: Any, self: Any, root: Any, train: bool = True, transform: Any = None,
+             target_transform: Any = None, download: bool = False) -> Any:  # fmt: skip
+        try:
+            return real(self, root, train, transform, target_transform, False)
+        except Exception:
+            tape.assume(f"{type(self).__name__} is made up, with as many pictures as CIFAR has")
+        import numpy
+
+        module.VisionDataset.__init__(self, root, transform=transform, target_transform=target_transform)
+        classes, count = 100 if "100" in type(self).__name__ else 10, 50000 if train else 10000
+        self.train, self.classes = train, [str(i) for i in range(classes)]
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+        self.data = numpy.zeros((count, 32, 32, 3), dtype=numpy.uint8)
+        self.targets = [i % classes for i in range(count)]
+        return None
+
+    wrap(module.CIFAR10, "__init__", made)
+
+
+def folder(module: Any, tape: Tape) -> None:
+    """torchvision.datasets.ImageFolder of a folder that is not there."""
+
+    def made(real: Any, self: Any, root: Any, transform: Any = None, target_transform: Any = None,
+             loader: Any = None, **kwargs: Any) -> Any:  # fmt: skip
+        if os.path.isdir(root):
+            return real(self, root, transform, target_transform, **({"loader": loader} if loader else {}), **kwargs)
+        from PIL import Image
+
+        width, height = PICTURE
+        tape.assume(f"the pictures of {root} are made up: {width} x {height}, {CLASSES} classes")
+        module.VisionDataset.__init__(self, root, transform=transform, target_transform=target_transform)
+        self.loader = lambda _: Image.new("RGB", PICTURE)
+        self.classes = [f"n{i:04}" for i in range(CLASSES)]
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+        self.samples = self.imgs = [(f"{i}.jpg", i % CLASSES) for i in range(PICTURES)]
+        self.targets = [i for _, i in self.samples]
+        return None
+
+    wrap(module.ImageFolder, "__init__", made)

@@ -1,0 +1,159 @@
+"""The tape: when every storage of the faked device is born and when it dies, with the phase, module and line.
+
+Events are those of preflight's tracer: (bytes, place) for a birth, (-1 - index of the birth, place) for a death.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import places
+
+MOST_ASSUMPTIONS = 40
+LARGE = 1 << 20
+"""Bytes from which the shape of a storage is kept."""
+Place = tuple[str, str, str, str]
+"""(phase, module, line of a library, line of the user's file)."""
+
+
+class Tape:
+    """Births and deaths of the device's storages, and what is known of the program beside them."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.at: list[int] = []
+        self.places: list[Place] = []
+        self._numbers: dict[Place, int] = {}
+        self.live = self.peak = 0
+        self.alive: dict[int, tuple[Any, int]] = {}
+        """Storages that are there: their number of birth, by address."""
+        self.kinds: dict[int, str] = {}
+        """What a storage is (weights, gradients, optimizer, workspace), by its birth."""
+        self.shapes: dict[int, str] = {}
+        """The shapes of large storages, by their births."""
+        self.assumptions: list[tuple[str, str]] = []
+        """(what was assumed, the Job field that it decides or "")."""
+        self.marks: list[tuple[int, str]] = []
+        """Moments of the run: (number of events before it, its name)."""
+        self.modules: list[Any] = []
+        self.names: dict[int, str] = {}
+        self.optimizing = self.saving = 0
+        self.started = False
+        """Whether a model has run."""
+        self.recording = True
+        self._evaluates = False
+        """Whether the last model that ran without gradients was in evaluation mode."""
+        self._lock = threading.RLock()
+
+    def assume(self, text: str, field: str = "") -> None:
+        if (text, field) not in self.assumptions and len(self.assumptions) < MOST_ASSUMPTIONS:
+            self.assumptions.append((text, field))
+
+    def mark(self, text: str) -> None:
+        self.marks.append((len(self.sizes), text))
+
+    def phase(self) -> str:
+        """The phase in which the program is, without backward, which autograd's nodes tell."""
+        if self.optimizing:
+            return "optimizer"
+        if self.saving:
+            return "save"
+        if not self.started and not self.modules:
+            return "load"
+        if torch.is_grad_enabled():
+            return "forward"
+        if self.modules:
+            self._evaluates = not self.modules[0].training
+        return "validation" if self._evaluates else "forward"
+
+    def place(self) -> int:
+        """The number of the place where the program is."""
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            origin = node.metadata.get("dry")
+            if origin is None:
+                variable = getattr(node, "variable", None)
+                found = ("backward", getattr(variable, "_dry_module", ""), "", "")
+            else:
+                found = ("backward", *self.places[origin][1:])
+        else:
+            library, user = places.here(3)
+            module = self.names.get(id(self.modules[-1]), "") if self.modules else ""
+            found = (self.phase(), module, library, user)
+        return self._number(found)
+
+    def _number(self, place: Place) -> int:
+        number = self._numbers.get(place)
+        if number is None:
+            number = self._numbers[place] = len(self.places)
+            self.places.append(place)
+        return number
+
+    def birth(self, tensor: Any, kind: str = "") -> None:
+        """A tensor of the device: its storage is born, unless it is known."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.alive or not self.recording:
+            return
+        if tensor.device.index:
+            self.assume("tensors on other GPUs than the first are not counted")
+            return
+        with self._lock:
+            size, number = storage.nbytes(), len(self.sizes)
+            self.alive[key] = (weakref.ref(storage, self._end_of(key, number, size)), number)
+            self.sizes.append(size)
+            self.at.append(self.place())
+            if kind:
+                self.kinds[number] = kind
+            if size >= LARGE and tensor.numel() * tensor.element_size() == size:
+                self.shapes[number] = " x ".join(map(str, (*tensor.shape, tensor.element_size())))
+            self.live += size
+            self.peak = max(self.peak, self.live)
+
+    def _end_of(self, key: int, number: int, size: int) -> Callable[[Any], None]:
+        def died(_: Any) -> None:
+            with self._lock:
+                if self.alive.pop(key, None) is not None:
+                    self.sizes.append(-1 - number)
+                    self.at.append(self.at[-1])
+                    self.live -= size
+
+        return died
+
+    def number(self, tensor: Any) -> int | None:
+        """The birth of a tensor's storage; None if it is not on the tape."""
+        known = self.alive.get(tensor.untyped_storage()._cdata)
+        return None if known is None else known[1]
+
+    def kind(self, tensor: Any, kind: str) -> None:
+        """Say what a tensor's storage is."""
+        if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
+            number = self.number(tensor)
+            if number is not None:
+                self.kinds[number] = kind
+
+    def is_kind(self, tensor: Any, kind: str) -> bool:
+        number = self.number(tensor)
+        return number is not None and self.kinds.get(number) == kind
+
+    def clear(self) -> None:
+        """Forget everything, after the self-test."""
+        self.__init__()  # type: ignore[misc]
+
+    def report(self) -> dict[str, Any]:
+        """The tape as plain data."""
+        return {
+            "sizes": self.sizes,
+            "at": self.at,
+            "places": self.places,
+            "kinds": {str(number): kind for number, kind in self.kinds.items()},
+            "shapes": {str(number): shape for number, shape in self.shapes.items()},
+            "assumptions": self.assumptions,
+            "marks": self.marks,
+            "peak": self.peak,
+        }

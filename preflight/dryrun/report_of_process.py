@@ -1,0 +1,221 @@
+"""The report of the process, checked: a program could have written anything into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from preflight.dryrun.process import NoAnswer
+from preflight.memory.device.recorded import Recording, peak
+from preflight.vocabulary.estimates import ALL_PARTS
+
+End = Literal["finished", "ended", "exited", "failed", "stopped", "refused"]
+ENDS: tuple[End, ...] = ("finished", "ended", "exited", "failed", "stopped", "refused")
+PHASES = ("load", "forward", "backward", "optimizer", "validation", "save")
+_LARGEST = 1 << 46
+"""Bytes of one storage that are taken for an error: no computer has so much."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the program was: module, line of a library, line of the user's file ("file:line")."""
+
+    phase: str
+    module: str
+    library: str
+    user: str
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a dry run saw."""
+
+    end: End
+    reason: str
+    place: str
+    steps: tuple[int, ...]
+    backwards: tuple[int, ...]
+    trained: bool
+    validated: bool
+    events: tuple[int, ...]
+    places: tuple[Place, ...]
+    """The place of each event."""
+    kinds: Mapping[int, str]
+    shapes: Mapping[int, str]
+    assumptions: tuple[tuple[str, str], ...]
+    marks: tuple[tuple[int, str], ...]
+    facts: Mapping[str, Any]
+    versions: Mapping[str, str]
+    sources: Mapping[str, str]
+    refused: tuple[str, ...]
+    allocator: str = ""
+    convolutions: bool = False
+    benchmark: bool = False
+    seconds: float = 0.0
+
+    @property
+    def whole_steps(self) -> int:
+        """Optimizer steps of the optimizer that made the most."""
+        return max(self.steps, default=0)
+
+
+def read(raw: Mapping[str, Any]) -> RunReport:
+    """The report of a process. Raises NoAnswer where it is malformed."""
+    try:
+        return _read(raw)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise NoAnswer(f"the report of the process is damaged ({type(error).__name__}: {error})") from error
+
+
+def _read(raw: Mapping[str, Any]) -> RunReport:
+    end = str(raw["end"])
+    if end not in ENDS:
+        raise ValueError(end)
+    events = tuple(_events(raw.get("sizes", ())))
+    known = [Place(*(str(one) for one in place)) for place in raw.get("places", ())]
+    places = tuple(known[number] for number in _indices(raw.get("at", ()), len(known)))
+    if len(places) != len(events):
+        raise ValueError("events without a place")
+    return RunReport(
+        end=next(one for one in ENDS if one == end),
+        reason=str(raw.get("reason", "")),
+        place=str(raw.get("place", "")),
+        steps=tuple(int(one) for one in raw.get("steps", ())),
+        backwards=tuple(int(one) for one in raw.get("backwards", ())),
+        trained=raw.get("trained") is True,
+        validated=raw.get("validated") is True,
+        events=events,
+        places=places,
+        kinds={int(number): str(kind) for number, kind in raw.get("kinds", {}).items()},
+        shapes={int(number): str(shape) for number, shape in raw.get("shapes", {}).items()},
+        assumptions=tuple((str(text), str(name)) for text, name in raw.get("assumptions", ())),
+        marks=tuple((int(at), str(name)) for at, name in raw.get("marks", ())),
+        facts=dict(raw.get("facts", {})),
+        versions=_texts(raw.get("versions", {})),
+        sources=_texts(raw.get("sources", {})),
+        refused=tuple(str(one) for one in raw.get("refused", ())),
+        allocator=str(raw.get("allocator", "")),
+        convolutions=raw.get("convolutions") is True,
+        benchmark=raw.get("benchmark") is True,
+        seconds=float(raw.get("seconds", 0.0)),
+    )
+
+
+def _texts(raw: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in raw.items()}
+
+
+def _indices(raw: Iterable[Any], most: int) -> Iterable[int]:
+    for one in raw:
+        if not isinstance(one, int) or not 0 <= one < most:
+            raise ValueError(one)
+        yield one
+
+
+def _events(raw: Iterable[Any]) -> Iterable[int]:
+    """Births and deaths: a storage dies once, after its birth."""
+    alive: set[int] = set()
+    for at, one in enumerate(raw):
+        if not isinstance(one, int) or one > _LARGEST:
+            raise ValueError(one)
+        if one >= 0:
+            alive.add(at)
+        else:
+            alive.remove(-1 - one)
+        yield one
+
+
+def recording(report: RunReport, directory: str) -> Recording:
+    """The allocations of the run, with the part of each."""
+    workspaces = frozenset(number for number, kind in report.kinds.items() if kind == "workspace")
+    return Recording(
+        events=report.events,
+        phases=[place.phase if place.phase in PHASES else "load" for place in report.places],
+        parts=_parts(report),
+        workspaces=workspaces,
+        where=_Where(report, directory),
+        shapes=report.shapes,
+        convolutional=report.convolutions,
+    )
+
+
+def _parts(report: RunReport) -> dict[int, str]:
+    """The part of each birth: what the program said that it is; else an activation if backward is where it ends."""
+    parts = {number: kind for number, kind in report.kinds.items() if kind in ALL_PARTS}
+    for at, event in enumerate(report.events):
+        birth = -1 - event
+        if event >= 0 or birth in parts or report.places[birth].phase != "forward":
+            continue
+        if report.places[at].phase == "backward":
+            parts[birth] = "activations"
+    return parts
+
+
+@dataclass(frozen=True)
+class _Where(Mapping[int, str]):
+    """The place of a birth in words: its module, else its line."""
+
+    report: RunReport
+    directory: str
+
+    def __getitem__(self, at: int) -> str:
+        place = self.report.places[at]
+        return place.module or _short(place.user or place.library, self.directory)
+
+    def __iter__(self) -> Any:
+        return iter(range(len(self.report.places)))
+
+    def __len__(self) -> int:
+        return len(self.report.places)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Storages that one line or module holds at the peak."""
+
+    name: str
+    bytes: int
+    count: int
+    part: str
+    via: str = ""
+    """The line of a library that the user's line called."""
+
+
+@dataclass(frozen=True)
+class Holders:
+    """What is alive at the peak, by the user's lines and by modules, the largest first."""
+
+    lines: tuple[Holder, ...] = ()
+    modules: tuple[Holder, ...] = field(default=())
+
+
+def holders(report: RunReport, directory: str, most: int = 10) -> Holders:
+    """The largest at the peak of requested bytes."""
+    parts = _parts(report)
+    alive = peak(report.events).alive
+    return Holders(
+        _largest(((_short(report.places[at].user, directory), at) for at in alive), report, parts, directory, most),
+        _largest(((report.places[at].module, at) for at in alive), report, parts, directory, most),
+    )
+
+
+def _largest(
+    named: Iterable[tuple[str, int]], report: RunReport, parts: Mapping[int, str], directory: str, most: int
+) -> tuple[Holder, ...]:
+    found: dict[tuple[str, str], Holder] = {}
+    for name, at in named:
+        part = parts.get(at, "temporary")
+        before = found.get((name, part), Holder(name, 0, 0, part))
+        via = before.via or _short(report.places[at].library, directory)
+        found[name, part] = Holder(name, before.bytes + report.events[at], before.count + 1, part, via)
+    largest = sorted((one for one in found.values() if one.name), key=lambda one: -one.bytes)
+    return tuple(largest[:most])
+
+
+def _short(place: str, directory: str) -> str:
+    """A line without the directory in which the command was started, or the folder of packages."""
+    for folder in ("/site-packages/", "/dist-packages/"):
+        if folder in place:
+            return place.rpartition(folder)[2]
+    return place.removeprefix(directory.rstrip("/") + "/")

@@ -1,0 +1,147 @@
+"""Device memory of a run whose allocations were recorded: the same tiers as of a Job, from the recorded events.
+
+The events go through the same replay of the allocator, with the same workspaces, context and intervals as a law's tape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from preflight.memory.device.estimate import room
+from preflight.memory.device.law.tape import WORKSPACE
+from preflight.memory.device.step import intervals
+from preflight.memory.device.step.allocator import CachingAllocator
+from preflight.memory.device.step.effects import workspaces
+from preflight.memory.device.step.replay import Event, Replay, Replayed, Segment
+from preflight.memory.device.step.run import Recorder, thinned
+from preflight.vocabulary.estimates import ALL_PARTS, DeviceEstimate, Interval, LargestAllocation, StepMoment
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.machine import Gpu
+
+MIB = 2**20
+LOAD = "load"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Allocations of one process on one GPU, in order, and what is known of each."""
+
+    events: Sequence[int]
+    """Bytes of a birth, or -1 - the index of the birth that ends here."""
+    phases: Sequence[str]
+    """The phase of each event."""
+    parts: Mapping[int, str]
+    """The part (of ALL_PARTS) of each birth."""
+    workspaces: frozenset[int] = frozenset()
+    """Births that are workspaces of convolutions."""
+    where: Mapping[int, str] = field(default_factory=dict)
+    """The place of each birth, in words."""
+    shapes: Mapping[int, str] = field(default_factory=dict)
+    """The shapes of large births, in words."""
+    convolutional: bool = False
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest moment of a recording: its bytes, and the births that are alive then."""
+
+    bytes: int
+    at: int
+    alive: tuple[int, ...]
+
+
+def peak(events: Sequence[int]) -> Peak:
+    """The largest sum of live bytes, and what is alive at its first moment."""
+    live = top = at = 0
+    for index, event in enumerate(events):
+        live += event if event >= 0 else -events[-1 - event]
+        if live > top:
+            top, at = live, index
+    alive = dict.fromkeys(index for index, event in enumerate(events[: at + 1]) if event >= 0)
+    for event in events[: at + 1]:
+        if event < 0:
+            del alive[-1 - event]
+    return Peak(top, at, tuple(alive))
+
+
+def estimate(recording: Recording, job: Job, gpu: Gpu | None) -> DeviceEstimate:
+    """The four tiers of a recorded run. `job`: what is known of it beside its allocations (ranks, versions, the
+    allocator's options, whether it was compiled)."""
+    capacity, context = room(job, gpu, recording.convolutional)
+    limit = capacity - context.expected if capacity else None
+    segment = _segment(recording)
+    found = _replayed(segment, job, gpu, limit)
+    extra = intervals.widen(job, recording.convolutional, False)
+    reserved = intervals.interval(found.reserved, intervals.RESERVED, extra)
+    if job.train.cudnn_benchmark and recording.workspaces:
+        tried = _replayed(segment, job, gpu, limit, benchmarking=True).reserved
+        other = intervals.interval(tried, intervals.RESERVED, extra)
+        reserved = Interval(min(reserved.low, other.low), reserved.expected, max(reserved.high, other.high))
+    process = Interval(reserved.low + context.low, reserved.expected + context.expected, reserved.high + context.high)
+    top = peak(recording.events)
+    parts = {**found.parts, "allocator": reserved.expected - sum(found.parts.values()), "context": context.expected}
+    above = process.expected - found.allocated
+    return DeviceEstimate(
+        requested=intervals.interval(top.bytes, intervals.REQUESTED, extra),
+        allocated=intervals.interval(found.allocated, intervals.ALLOCATED, extra),
+        reserved=reserved,
+        process=process,
+        phase=found.phase,
+        where=recording.where.get(top.at, ""),
+        breakdown=parts,
+        phases={name: size + above for name, size in found.phases.items()},
+        largest_allocation=_largest(recording),
+        capacity=capacity,
+        verdict=process.verdict(capacity),
+    )
+
+
+def timeline(recording: Recording, job: Job, gpu: Gpu | None) -> tuple[StepMoment, ...]:
+    """The run, moment by moment."""
+    capacity, context = room(job, gpu, recording.convolutional)
+    recorder = Recorder()
+    recorder.on = True
+    limit = capacity - context.expected if capacity else None
+    _replayed(_segment(recording), job, gpu, limit, recorder)
+    return thinned(recorder.moments)
+
+
+def _segment(recording: Recording) -> Segment:
+    index = {name: number for number, name in enumerate(ALL_PARTS)}
+    other = index["temporary"]
+    events: list[Event] = []
+    numbers: dict[int, int] = {}
+    for at, (event, phase) in enumerate(zip(recording.events, recording.phases, strict=True)):
+        if event < 0:
+            events.append(("d", numbers[-1 - event], 0, 0, phase, ""))
+            continue
+        numbers[at] = len(numbers)
+        part = index.get(recording.parts.get(at, ""), other)
+        mark = WORKSPACE if at in recording.workspaces else ""
+        events.append(("b", numbers[at], event, part, phase, mark))
+    return Segment.listed(events)
+
+
+def _replayed(
+    segment: Segment, job: Job, gpu: Gpu | None, limit: int | None, recorder: Recorder | None = None,
+    benchmarking: bool = False,
+) -> Replayed:  # fmt: skip
+    """The events through the caching allocator. cuBLAS takes its workspaces before the first of them."""
+    options = job.train.allocator
+    split = options.max_split_size_mb
+    allocator = CachingAllocator(limit, bool(options.expandable_segments), split * MIB if split else None)
+    replay = Replay(allocator, recorder)
+    replay.hold(workspaces(gpu), "temporary", LOAD)
+    replay.run(segment, benchmarking=benchmarking)
+    return replay.result()
+
+
+def _largest(recording: Recording) -> LargestAllocation | None:
+    births = [at for at, event in enumerate(recording.events) if event >= 0]
+    if not births:
+        return None
+    largest = max(births, key=recording.events.__getitem__)
+    size = recording.events[largest]
+    words = recording.shapes.get(largest, f"{size:,} bytes")
+    return LargestAllocation(size, recording.where.get(largest, ""), words)

@@ -1,0 +1,54 @@
+"""Where the GPU memory of a job is unknown, `check` names the command that runs the program dry."""
+
+from __future__ import annotations
+
+import pytest
+from command_line import Command
+from folders import Write
+
+UNKNOWN = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--bs", type=int, default=4)
+args = parser.parse_args()
+model = torch.nn.Linear(10, 10).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for x in DataLoader(data, batch_size=args.bs):
+    model(x).sum().backward()
+    optimizer.step()
+"""
+LAUNCH = "#!/bin/bash\n#SBATCH --gres=gpu:2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command"),
+    [
+        ("train.py", None, "python train.py"),
+        ("job.sh", f"{LAUNCH}python train.py --bs 8\n", "python train.py --bs 8"),
+        (
+            "job.sh",
+            f"{LAUNCH}torchrun --nproc_per_node 2 train.py --bs=8\n",
+            "torchrun --nproc_per_node 2 train.py --bs=8",
+        ),
+        ("job.sh", f"{LAUNCH}python -m pkg.train --out $SLURM_TMPDIR\n", "python -m pkg.train --out ..."),
+        (
+            "sweep.yaml",
+            "program: train.py\nmethod: grid\nparameters:\n  bs: {values: [4, 8]}\n",
+            "python train.py --bs=...",
+        ),
+    ],
+)
+def test_the_command(project: Write, check: Command, name: str, text: str | None, command: str) -> None:
+    project({"train.py": UNKNOWN, "pkg/train.py": UNKNOWN, "pkg/__init__.py": "", **({name: text} if text else {})})
+    found = check(name)
+    assert f"a run of the program without a GPU tells what it needs: preflight dry-run -- {command}\n" in found.out
+
+
+def test_no_command_where_all_is_known(project: Write, check: Command) -> None:
+    from command_line import FITTING, PROGRAM
+
+    project({"train.py": PROGRAM, "sweep.yaml": FITTING})
+    assert "dry-run" not in check("sweep.yaml").out
