@@ -234,4 +234,6 @@ def test_a_group_without_a_command_shows_its_help(group: list[str], capfd: pytes
     cli.run(group)
     shown = capfd.readouterr()
     lines = (shown.out + shown.err).splitlines()
-    assert lines[0].startswith("Usage: preflight") and "Commands:" in lines and not any("Error" in one for one in lines)
+    assert lines[0].startswith("Usage: preflight")
+    assert "Commands:" in lines
+    assert not any("Error" in one for one in lines)

@@ -133,7 +133,7 @@ def _accelerated(launch: Launch, words: Sequence[Word]) -> tuple[Launch, tuple[W
 
 
 def _file(words: Sequence[Word]) -> Word | None:
-    """The word that names the file of settings. A file behind another option is that option's (`--deepspeed ds.json`)."""
+    """The word that names the file of settings. A file behind an option is that option's (`--deepspeed ds.json`)."""
     behind = ""
     for word in words:
         if (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=") and behind in ("", "--config"):
