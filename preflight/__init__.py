@@ -10,6 +10,9 @@ except ImportError:
 else:
     __version__ = str(version)
 
+RELEASE = FALLBACK if "dev" in __version__ or "+" in __version__ else __version__
+"""The release that files of a project name: no tag and no package has the version of a working tree."""
+
 REPOSITORY = "https://github.com/OWNER/preflight"
 """The project's address. Its owner replaces OWNER here, and in the copies that tests compare: README.md, docs/,
 mkdocs.yml, pyproject.toml and Containerfile. Every other address is made of this one."""

@@ -34,6 +34,9 @@ COMMANDS = {
 COMPLETION = "_PREFLIGHT_COMPLETE"
 """The variable by which a shell asks click for its script, or for completions."""
 
+_NO_COMMAND = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""What click raises for a group without a command. Before click 8.2 it printed the help itself."""
+
 _ELSEWHERE = {errno.ENOENT: "the current directory is gone", errno.ENOSPC: "standard output cannot be written"}
 """System errors that name no file: from os.getcwd, and from text that click writes itself (--help)."""
 
@@ -125,6 +128,10 @@ def _usage(error: click.ClickException) -> None:
     from preflight.reports.streams import complain
 
     context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None and isinstance(error, _NO_COMMAND):  # its message is the help of the group, line by line
+        for line in context.get_help().splitlines():
+            complain(line)
+        return
     if context is not None:
         for line in context.get_usage().splitlines():
             complain(line)

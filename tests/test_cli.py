@@ -9,6 +9,8 @@ import pytest
 from command_line import FITTING, PROGRAM, SWEEP, Command, Raises, Run, TooLarge, fake_engine
 from folders import Write
 
+from preflight import cli
+
 # --- exit status ----------------------------------------------------------------------------------------------------
 
 
@@ -225,3 +227,13 @@ def test_nothing_of_a_configuration_is_run(project: Write, check: Command) -> No
     run = check(".")
     assert "Traceback" not in run.out + run.err
     assert not (root / "ran").exists()
+
+
+@pytest.mark.parametrize("group", [[], ["model"], ["machine", "import"], ["cache"]])
+def test_a_group_without_a_command_shows_its_help(group: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    cli.run(group)
+    shown = capfd.readouterr()
+    lines = (shown.out + shown.err).splitlines()
+    assert lines[0].startswith("Usage: preflight")
+    assert "Commands:" in lines
+    assert not any("Error" in one for one in lines)

@@ -37,6 +37,7 @@ _WORDS: Mapping[str, str] = {
     "data.in_memory_bytes": "How many bytes of the data set stay in memory?",
     "data.workers": "How many worker processes load the data?",
     "parallel.strategy": "How is the model shared among the GPUs?",
+    "parallel.offload": "Which states are kept in host memory (offloaded)?",
     "parallel.nodes": "On how many nodes does the job run?",
     "parallel.gpus_per_node": "How many GPUs of a node does the job use?",
     "parallel.ranks_per_node": "How many processes does the job start on a node?",

@@ -105,7 +105,7 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         said.append(Word("method=", Const(first, words[0].origin)))
     if name == "swift" and launch.ranks_per_node is not None:
         said.append(Word("nproc_per_node=", launch.ranks_per_node))
-    file = next((word for word in rest if (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")), None)
+    file = _file(rest)
     kept = [word for word in rest if word is not file and word.prefix.rstrip("=") != "--config"]
     return Started(kind, file or _config(rest), (*said, *kept), launch)
 
@@ -130,6 +130,16 @@ def _accelerated(launch: Launch, words: Sequence[Word]) -> tuple[Launch, tuple[W
             environment["ACCELERATE_CONFIG_FILE"] = value
     launcher = "accelerate" if launch.launcher == "python" else launch.launcher
     return replace(launch, launcher=launcher, total_ranks=ranks, environment=environment), tuple(rest)
+
+
+def _file(words: Sequence[Word]) -> Word | None:
+    """The word that names the file of settings. A file behind an option is that option's (`--deepspeed ds.json`)."""
+    behind = ""
+    for word in words:
+        if (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=") and behind in ("", "--config"):
+            return word
+        behind = word.prefix if word.value is None else ""
+    return None
 
 
 def _config(words: Sequence[Word]) -> Word | None:
@@ -193,7 +203,7 @@ def recognises(source: Source, project: Project) -> bool:
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The bindings of the command in `call`: its first word names the reader of its settings."""
     from preflight.frameworks.arguments import after_unread_words, arguments_of, given_by
-    from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
@@ -212,5 +222,5 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     found.bindings = after_unread_words(words[1:], found.bindings, behind)
     facts = (Fact("framework", heads()[kind].framework), *found.facts)
     links = (*launch_links(call, project), *found.links)
-    bindings = (*versions, *launch_bindings(call, facts, found.bindings, project))
+    bindings = (*versions, *visible_gpus(None, call), *launch_bindings(call, facts, found.bindings, project))
     return Reading(source.path, kind, bindings=bindings, links=links, facts=facts, problems=tuple(found.problems))

@@ -52,7 +52,7 @@ def _has(top: Mapping[str, Value], key: str) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The reading of the file, by the table of its kind."""
-    from preflight.frameworks.launch import launch_bindings, launch_links, without_launch
+    from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus, without_launch
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
@@ -87,7 +87,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     return Reading(
         source.path,
         kind,
-        bindings=(*versions, *bindings),
+        bindings=(*versions, *(visible_gpus(None, call) if starts else ()), *bindings),
         links=tuple(links),
         facts=facts,
         problems=tuple(found.problems),

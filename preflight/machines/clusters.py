@@ -67,8 +67,12 @@ def find_machine(name: str, root: Path, may_read: Callable[[Path], bool] | None 
     kept = machines_dir() / f"{name}.toml"
     if (plainly or may_read is None) and observed.lexists(kept):
         return load_machine(kept)
-    known = ", ".join(saved_machines()) or "none"
-    raise MachineError(f"no machine {name!r}: there is no such file, and no machine with this name (known: {known})")
+    known = ", ".join(saved_machines())
+    raise MachineError(
+        f"no machine {name!r}: there is no such file, and "
+        + (f"the machines that are known are {known}" if known else "no cluster is described on this computer")
+        + "; preflight machine list shows them, and the GPUs"
+    )
 
 
 def plain(cluster: Cluster) -> dict[str, object]:

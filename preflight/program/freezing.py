@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from preflight.program.adapters import adapts
 from preflight.program.bindings import bind, constant, under
@@ -76,7 +77,7 @@ def _unknown(record: CallRecord, why: str) -> Binding:
 
 def _frozen(record: CallRecord, objects: Trained, project: Project) -> Iterator[_Frozen]:
     """What one call freezes."""
-    if not _may_run(record, project):
+    if not (record.reached or _named(record, project)):
         return
     if record.method == "requires_grad_":
         if constant(record.argument("requires_grad", 0)) is False and _of_training(record, objects, project):
@@ -100,19 +101,21 @@ def _thaws(record: CallRecord) -> bool:
     return not isinstance(_base(record), ast.Name) and (given is None or constant(given) is not False)
 
 
-def _may_run(record: CallRecord, project: Project) -> bool:
-    """Whether the program makes the call: it was reached, or it is in a hook or in a function that something names."""
-    if record.reached:
-        return True
+def _named(record: CallRecord, project: Project) -> bool:
+    """Whether a call that was not reached is made: it is in a hook, or in a function that something names."""
     name = (record.function or "").rpartition(".")[2]
     if name in _HOOKS or name in _TRAINS:
         return True
     module = load_module(record.path, project)
-    return module is not None and any(_names(node, name) for node in ast.walk(module.tree))
+    return module is not None and name in _names(module.tree)
 
 
-def _names(node: ast.AST, name: str) -> bool:
-    return (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
+@lru_cache(maxsize=16)
+def _names(tree: ast.Module) -> frozenset[str]:
+    """The names and attributes of a module. A program of thousands of calls asks for them again and again."""
+    nodes = list(ast.walk(tree))
+    attributes = (node.attr for node in nodes if isinstance(node, ast.Attribute))
+    return frozenset([*(node.id for node in nodes if isinstance(node, ast.Name)), *attributes])
 
 
 # --- whose parameters they are ----------------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ def one_process_on_several_gpus(draft: Draft) -> None:
 def _one_process(draft: Draft, wrapped: Bound | None) -> tuple[Value, Origin | None]:
     """What makes one process use all GPUs that it sees, and where; None if nothing does."""
     said = evaluate(wrapped.expr) if wrapped is not None else None
-    if wrapped is not None and said:
+    if wrapped is not None and (isinstance(said, Unknown) or said):
         return DATA_PARALLEL if isinstance(said, Unknown) else said, wrapped.origin
     facts = (fact for step in draft.chain for reading in step.readings for fact in reading.facts)
     fact = next((one for one in facts if one.name == "one_process"), None)

@@ -108,8 +108,8 @@ class GpuNotStated(Rule):
             f"{_holding(device, case)}",
             help=(
                 *_unknown_type(case),
-                f'write {LINE} in pyproject.toml, or gpu = "NAME" in preflight.toml; --gpu NAME states it for one run, '
-                "and preflight machine list shows the names",
+                'say --gpu NAME, or write gpu = "NAME" in preflight.toml (in pyproject.toml below [tool.preflight]); '
+                "preflight machine list shows the names",
             ),
         )
         yield replace(found, study=case.index)

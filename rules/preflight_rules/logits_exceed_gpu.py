@@ -14,7 +14,7 @@ from preflight.api import (
     gpu_name,
     several,
 )
-from preflight_rules.shared.gpu import FIELDS, evidence, logits_fill, need_text, proposals_of, states_alone
+from preflight_rules.shared.gpu import blame, evidence, logits_fill, need_text, proposals_of, states_alone
 from preflight_rules.shared.programs import LANGUAGE, LOOP
 
 
@@ -61,7 +61,7 @@ class LogitsExceedGpu(Rule):
             f"{gib(device.capacity)} that {gpu_name(case)} gives; {need_text(case, device)}"
         )
         proposals = proposals_of(case, device)
-        origin = case.origin("train.vocab_size", "validation.batch_size", *FIELDS)
+        origin = blame(case, device)
         yield self.finding(
             message,
             origin,

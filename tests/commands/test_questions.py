@@ -12,6 +12,7 @@ from folders import Write
 
 from preflight.engine.questions import MOST
 from preflight.engine.settings import _in_folder
+from preflight.memory.device.law import catalogue
 from preflight.vocabulary.outcome import Question
 
 OPEN = """\
@@ -271,3 +272,11 @@ def test_a_diff_says_what_it_leaves_out(project: Write, check: Command) -> None:
     assert (more.status, more.err) == (1, "")
     said = check("sweep.yaml", "--gpu", "RTX 4090").out
     assert "(1 fix with --unsafe-fixes, which changes the run; add --diff to see it first)" in said
+
+
+@pytest.mark.parametrize(("name", "near"), [
+    ("swiss-ai/Apertus-8B-Instruct-2509", ()), ("OpenRLHF/Llama-3-8b-sft-mixture", ()),
+    ("gpt2-larg", ("openai-community/gpt2-large",)), ("openai/gpt2-larg", ("openai-community/gpt2-large",)),
+])  # fmt: skip
+def test_only_a_name_that_looks_like_it_is_suggested(name: str, near: tuple[str, ...]) -> None:
+    assert catalogue.nearest(name)[: max(len(near), 1)] == near

@@ -135,3 +135,24 @@ def test_swifts_file(tmp_path: Path) -> None:
     assert reading.dialect == "swift"
     assert "train.peft.method" not in values(reading)
     assert place(reading, "train.seq_len", tmp_path) == "1024"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("llamafactory-cli", ("train", "--model_name_or_path", "gpt2", "--deepspeed", "ds.json", "--bf16")),
+        ("trl", ("sft", "--model_name_or_path", "gpt2", "--deepspeed", "ds.json")),
+        ("swift", ("sft", "--model", "gpt2", "--deepspeed", "ds.json")),
+    ],
+)
+def test_a_file_behind_an_option_is_not_the_file_of_settings(kind: str, words: tuple[str, ...]) -> None:
+    found = commands.started(kind, [word(text) for text in words], Launch(), None)
+    assert found is not None
+    assert found.file is None
+
+
+@pytest.mark.parametrize("words", [("x.yaml", "--deepspeed", "ds.json"), ("--deepspeed", "ds.json", "x.yaml")])
+def test_the_file_of_settings_among_other_files(words: tuple[str, ...]) -> None:
+    found = commands.started("axolotl", [word(text) for text in ("train", *words)], Launch(), None)
+    assert found is not None
+    assert found.file == word("x.yaml")

@@ -149,6 +149,13 @@ def test_logits_are_named_with_their_product() -> None:
     assert "logits-exceed-gpu" not in findings(case(TOO_BIG, device=Device()))
 
 
+def test_the_evaluation_is_not_to_blame_for_logits_of_the_training() -> None:
+    logits = LargestAllocation(6 * GIB, "lm_head", "200 tokens x 10,000,000 vocabulary x 4")
+    written = {**TOO_BIG, "validation.batch_size": 32}
+    [finding] = findings(case(written, device=Device(logits=logits, vocabulary=1000)))["logits-exceed-gpu"]
+    assert finding.origin == case(written).origin("train.batch_size")
+
+
 def test_vocabulary_is_capped_in_round_numbers() -> None:
     written = {"train.vocab_size": 10_000_000, "train.batch_size": 1, "train.seq_len": 1}
 

@@ -214,8 +214,10 @@ for batch in DataLoader(data, batch_size=50):
     model(batch).sum().backward()
 """
 OWN = LOADER.format('os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus')
+BY_ENVIRONMENT = LOADER.format("").replace('action="store_true"', 'type=int, default=os.environ["ONE"]')
 SEEN: dict[str, tuple[str, str, object, object]] = {
     "nothing says how many": ("python train.py", LOADER.format(""), None, None),
+    "the environment decides": ("python train.py", BY_ENVIRONMENT, None, None),
     "another flag": ("python train.py --one", LOADER.format(""), 1, 50),
     "one": ("CUDA_VISIBLE_DEVICES=3 python train.py", LOADER.format(""), 1, 50),
     "two before the command": ("CUDA_VISIBLE_DEVICES=0,3 python train.py", LOADER.format(""), 2, 25),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight import REPOSITORY, __version__
+from preflight import RELEASE, REPOSITORY
 from preflight.documents.document import TreeDocument
 from preflight.documents.yaml import parse_yaml
 from preflight.engine.init.planned import Plan, Planned, Tree, appended, ending
@@ -13,7 +13,7 @@ from preflight.vocabulary.values import Value
 FILE = ".pre-commit-config.yaml"
 WHAT = "the pre-commit hook"
 HOOKS = ("preflight", "preflight-fix")
-ENTRY: dict[str, Value] = {"repo": REPOSITORY, "rev": f"v{__version__}", "hooks": ({"id": HOOKS[0]},)}
+ENTRY: dict[str, Value] = {"repo": REPOSITORY, "rev": f"v{RELEASE}", "hooks": ({"id": HOOKS[0]},)}
 """The entry as data; `_lines` writes the same."""
 
 
@@ -99,6 +99,4 @@ def _listed(document: TreeDocument, text: str) -> str | None:
 
 
 def _lines(indent: str) -> str:
-    return (
-        f"{indent}- repo: {REPOSITORY}\n{indent}  rev: v{__version__}\n{indent}  hooks:\n{indent}    - id: {HOOKS[0]}\n"
-    )
+    return f"{indent}- repo: {REPOSITORY}\n{indent}  rev: v{RELEASE}\n{indent}  hooks:\n{indent}    - id: {HOOKS[0]}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from preflight import REPOSITORY, __version__
+from preflight import RELEASE, REPOSITORY
 from preflight.engine.init.hook import parsed
 from preflight.engine.init.planned import Plan, Planned, Tree, appended
 from preflight.system.files import UnreadableFile, read_text
@@ -29,13 +29,13 @@ jobs:
     runs-on: ubuntu-latest
     steps:
       - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
-      - uses: {_ACTION}@v{__version__}
+      - uses: {_ACTION}@v{RELEASE}
 """
 GITLAB_JOB = f"""\
 preflight:
   image: python:3.12
   script:
-    - pip install preflight-lint=={__version__}
+    - pip install preflight-lint=={RELEASE}
     - python -I -m preflight check . --output gitlab=gl-code-quality.json --output junit=preflight.xml
   artifacts:
     when: always

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from preflight import RELEASE
 from preflight.engine.init import hook, pipeline, settings_file
 from preflight.engine.init.computer import Found
 from preflight.engine.init.planned import Plan, Tree
@@ -232,3 +234,10 @@ def test_settings_in_a_file_of_their_own(tmp_path: Path) -> None:
     [file] = planned(tmp_path, "preflight.toml", text, "settings").files
     assert file.text.endswith(text)
     assert parse(file.text).gpu == "T4"
+
+
+@pytest.mark.parametrize("text", [pipeline.WORKFLOW, pipeline.GITLAB_JOB, str(hook.ENTRY["rev"])])
+def test_files_name_a_release(text: str) -> None:
+    """The version of a working tree (0.1.1.dev3+g12ab) is no tag, and no package has it."""
+    assert RELEASE in text
+    assert re.fullmatch(r"\d+\.\d+\.\d+", RELEASE)

@@ -156,12 +156,16 @@ def published(model: CatalogueModel) -> tuple[int, int] | None:
     return int(digits.replace(".", "")) * 10 ** (unit - decimals), 5 * 10 ** (unit - decimals - 1)
 
 
+_ALIKE = 0.65
+"""How alike a name is that was meant. Below, only `8b-instruct` or `large` is the same, and a suggestion misleads."""
+
+
 def nearest(name: str, count: int = 3) -> tuple[str, ...]:
     """Names that look like it, for messages."""
     from difflib import get_close_matches
 
     index = _index()
-    close = get_close_matches(name.lower(), list(index), n=2 * count, cutoff=0.6)
+    close = get_close_matches(name.lower(), list(index), n=2 * count, cutoff=_ALIKE)
     return tuple(dict.fromkeys(index[c] for c in close))[:count]
 
 
