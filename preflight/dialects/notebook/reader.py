@@ -1,0 +1,190 @@
+"""Reader of Jupyter notebooks: the code cells in their order are one training program.
+
+The program's text takes the place of the file in a copy of the project, and is read as any program is. All places are
+then those of the notebook. No fix is offered: a text in a JSON string is not edited.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from preflight.dialects.notebook.cells import Notebook, Placed, read_notebook
+from preflight.dialects.notebook.commands import Started, plain, started
+from preflight.dialects.notebook.ipython import Command, translated
+from preflight.dialects.notebook.places import with_origins
+from preflight.dialects.program.find import trains
+from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Call, Rank, Reading
+from preflight.vocabulary.text import Source
+from preflight.vocabulary.values import Cause, Const, Origin, Span, origins, unknown
+
+NAME = "notebook"
+
+_WORTH_READING = re.compile(
+    r"\b(?:torch|transformers|trl|ultralytics|lightning|accelerate|timm|deepspeed|diffusers|peft"
+    r"|unsloth|sentence_transformers|open_clip|python[\d.]*|import|bash|sh|%run)\b"
+)
+_GPU_KEYS = (("colab", "gpuType"), ("kaggle", "accelerator"))
+_KAGGLE = re.compile(r"nvidia(?:Tesla)?(?P<name>\w+)")
+PARAMETERS = "parameters"
+"""The tag of a cell whose values papermill replaces; `Origin.unless` names it."""
+
+
+@dataclass(frozen=True)
+class _View:
+    """A notebook as a program."""
+
+    notebook: Notebook
+    python: Placed
+    project: Project
+    """The project with the Python in the place of the notebook."""
+    parameters: tuple[Span, ...]
+    """Where in the Python the cells stand that are tagged as parameters."""
+    started: Started
+    gap: Command | None
+    """A part of the notebook that is not read and may set anything."""
+
+    def in_file(self, origin: Origin, path: str) -> Origin:
+        if origin.path != path:
+            return origin
+        span = self.python.span(origin.span.start, origin.span.end)
+        given = any(one.start <= origin.span.start < one.end for one in self.parameters)
+        return replace(origin, span=span, editable=False, unless=PARAMETERS if given else origin.unless)
+
+
+_VIEW: CacheKind[_View] = CacheKind("a notebook as a program")
+
+
+def recognises(source: Source, project: Project) -> bool:
+    """Whether the kernel runs Python, and the cells train a model or start a program of the project."""
+    if '"cell_type"' not in source.text or _WORTH_READING.search(source.text) is None:
+        return False
+    view = _view(source, project)
+    if not view.notebook.is_python:
+        return False
+    return bool(view.started.links or view.started.unread) or _trains(source, view)
+
+
+def read(source: Source, call: Call | None, project: Project) -> Reading:
+    """The reading of the cells as a program, with links to what they start. Raises DocumentError."""
+    from preflight.dialects.program import reader as program
+
+    view = _view(source, project)
+    gpu = tuple(_gpu(view.notebook, source))
+    found = Reading(source.path, NAME, bindings=gpu, trains=False)
+    unread = view.started.unread
+    if unread is not None:
+        own = tuple(Binding(field, unread, Rank.read, unread.origin) for field in ("model.name", "train.batch_size"))
+        found = replace(found, bindings=(*own, *gpu), trains=True)
+    if _trains(source, view):
+        own = program.read(Source(source.path, view.python.text), call, view.project)
+        own = with_origins(own, lambda origin: view.in_file(origin, source.path))
+        found = replace(own, dialect=NAME, bindings=(*_certain(own.bindings, view, source), *gpu))
+    links = with_origins(tuple(view.started.links), lambda origin: _without_edits(origin, source))
+    return replace(
+        found,
+        links=(*found.links, *links),
+        trains_itself=found.trains and bool(links),
+    )
+
+
+def _without_edits(origin: Origin, source: Source) -> Origin:
+    return replace(origin, editable=False) if origin.path == source.path else origin
+
+
+def _trains(source: Source, view: _View) -> bool:
+    return trains(Source(source.path, view.python.text), view.project)
+
+
+def _view(source: Source, project: Project) -> _View:
+    return project.remembered.get(_VIEW, lambda: _made(source, project), source.path)
+
+
+def _made(source: Source, project: Project) -> _View:
+    notebook = read_notebook(source)
+    parts: list[Placed] = []
+    commands: list[Command] = []
+    parameters: list[Span] = []
+    length = 0
+    for cell in notebook.cells if notebook.is_python else ():
+        found = translated(cell)
+        commands += found.commands
+        python = found.python
+        if python.text:
+            python = Placed.of([python, python.part(len(python.text) - 1).replaced("\n")])
+        if cell.is_parameters:
+            parameters.append(Span(length, length + len(python.text)))
+        length += len(python.text)
+        parts.append(python)
+    whole = Placed.of(parts)
+    copy = project.with_overlay({source.path: whole.text})
+    gap = next((one for one in commands if one.kind in ("run", "not-read")), None)
+    return _View(notebook, whole, copy, tuple(parameters), started(source, commands, project), gap)
+
+
+# --- what is certain --------------------------------------------------------------------------------------------------
+
+
+def _certain(bindings: tuple[Binding, ...], view: _View, source: Source) -> Iterator[Binding]:
+    """The bindings without what another cell may decide: a notebook's reader cannot tell which of them was run last."""
+    if view.gap is not None:
+        place = Origin(source.path, view.gap.text.span(), editable=False)
+        words = "a cell that is not followed may set it"
+        for binding in bindings:
+            yield replace(binding, expr=unknown(words, place), origin=place)
+        return
+    decided = _decided_twice(bindings, view, source)
+    for binding in bindings:
+        cells = decided.get(binding.field)
+        if cells is None:
+            yield _as_parameter(binding)
+        else:
+            words = f"cells {_listed(cells)} of code set it differently"
+            yield replace(binding, expr=unknown(words, binding.origin, Cause.run_time), others=())
+
+
+def _as_parameter(binding: Binding) -> Binding:
+    """A binding whose value rests on a cell that is tagged as parameters says so itself."""
+    place = binding.origin or binding.expr.origin
+    if place is None or not any(one.unless == PARAMETERS for one in origins(binding.expr)):
+        return binding
+    place = replace(place, unless=PARAMETERS)
+    return replace(binding, expr=replace(binding.expr, origin=place), origin=place)
+
+
+def _decided_twice(bindings: tuple[Binding, ...], view: _View, source: Source) -> dict[str, list[int]]:
+    """Fields that calls in several cells give different values, with the cells."""
+    found: dict[str, dict[int, str]] = {}
+    for one in bindings:
+        place = next((each for each in (one.origin, *origins(one.expr)) if each and each.path == source.path), None)
+        if one.rank >= Rank.read and place is not None:
+            found.setdefault(one.field, {})[view.notebook.cell_at(place.span.start)] = plain(one.expr)
+    return {field: sorted(cells) for field, cells in found.items() if len(set(cells.values())) > 1}
+
+
+def _listed(cells: list[int]) -> str:
+    numbers = [str(cell + 1) for cell in cells]
+    return f"{', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+# --- the GPU ----------------------------------------------------------------------------------------------------------
+
+
+def _gpu(notebook: Notebook, source: Source) -> Iterator[Binding]:
+    """The GPU that the metadata names: Colab's `gpuType`, Kaggle's `accelerator` ("nvidiaTeslaT4")."""
+    for home, key in _GPU_KEYS:
+        known = notebook.metadata.get(home) if isinstance(notebook.metadata, dict) else None
+        name = known.get(key) if isinstance(known, dict) else None
+        if not isinstance(name, str):
+            continue
+        kaggle = _KAGGLE.fullmatch(name)
+        name = kaggle["name"] if kaggle else name if home == "colab" else ""
+        span = notebook.metadata_span
+        written = re.compile(rf'"{key}"\s*:\s*"([^"\\]*)"').search(source.text, span.start, span.end)
+        if name and name != "none" and written is not None:
+            place = Origin(source.path, Span(written.start(1), written.end(1)), editable=False)
+            yield Binding("machine.gpu", Const(name, place), Rank.read, place)
+            return
