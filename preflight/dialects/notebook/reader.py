@@ -7,7 +7,7 @@ then those of the notebook. No fix is offered: a text in a JSON string is not ed
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.dialects.notebook.cells import Notebook, Placed, read_notebook
@@ -15,6 +15,11 @@ from preflight.dialects.notebook.commands import Started, plain, started
 from preflight.dialects.notebook.ipython import Command, translated
 from preflight.dialects.notebook.places import with_origins
 from preflight.dialects.program.find import trains
+from preflight.frameworks.calls import IDENTITIES
+from preflight.program.bindings import constant
+from preflight.program.loaders import is_loader, validates
+from preflight.program.loops import backwards
+from preflight.python.objects import CallRecord
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Rank, Reading
@@ -80,9 +85,11 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         own = tuple(Binding(field, unread, Rank.read, unread.origin) for field in ("model.name", "train.batch_size"))
         found = replace(found, bindings=(*own, *gpu), trains=True)
     if _trains(source, view):
-        own = program.read(Source(source.path, view.python.text), call, view.project)
+        text = Source(source.path, view.python.text)
+        own = program.read(text, call, view.project)
+        calls = program.calls_of(text, call, view.project)
         own = with_origins(own, lambda origin: view.in_file(origin, source.path))
-        found = replace(own, dialect=NAME, bindings=(*_certain(own.bindings, view, source), *gpu))
+        found = replace(own, dialect=NAME, bindings=(*_certain(own.bindings, calls, view, source), *gpu))
     links = with_origins(tuple(view.started.links), lambda origin: _without_edits(origin, source))
     return replace(
         found,
@@ -128,7 +135,9 @@ def _made(source: Source, project: Project) -> _View:
 # --- what is certain --------------------------------------------------------------------------------------------------
 
 
-def _certain(bindings: tuple[Binding, ...], view: _View, source: Source) -> Iterator[Binding]:
+def _certain(
+    bindings: tuple[Binding, ...], calls: Sequence[CallRecord], view: _View, source: Source
+) -> Iterator[Binding]:
     """The bindings without what another cell may decide: a notebook's reader cannot tell which of them was run last."""
     if view.gap is not None:
         place = Origin(source.path, view.gap.text.span(), editable=False)
@@ -136,13 +145,13 @@ def _certain(bindings: tuple[Binding, ...], view: _View, source: Source) -> Iter
         for binding in bindings:
             yield replace(binding, expr=unknown(words, place), origin=place)
         return
-    decided = _decided_twice(bindings, view, source)
+    decided = _decided_twice(bindings, view, source) | _fed_twice(calls, view, source)
     for binding in bindings:
         cells = decided.get(binding.field)
         if cells is None:
             yield _as_parameter(binding)
         else:
-            words = f"cells {_listed(cells)} of code set it differently"
+            words = f"code cells {_listed(cells)} set it differently"
             yield replace(binding, expr=unknown(words, binding.origin, Cause.run_time), others=())
 
 
@@ -161,12 +170,40 @@ def _decided_twice(bindings: tuple[Binding, ...], view: _View, source: Source) -
     for one in bindings:
         place = next((each for each in (one.origin, *origins(one.expr)) if each and each.path == source.path), None)
         if one.rank >= Rank.read and place is not None:
-            found.setdefault(one.field, {})[view.notebook.cell_at(place.span.start)] = plain(one.expr)
-    return {field: sorted(cells) for field, cells in found.items() if len(set(cells.values())) > 1}
+            group, value = ("model", f"{one.field} ") if one.field in IDENTITIES else (one.field, "")
+            found.setdefault(group, {})[view.notebook.cell_at(place.span.start)] = value + plain(one.expr)
+    decided = {field: sorted(cells) for field, cells in found.items() if len(set(cells.values())) > 1}
+    return {
+        field: cells for group, cells in decided.items() for field in (IDENTITIES if group == "model" else (group,))
+    }
+
+
+_FED = ("train.batch_size", "data.workers", "data.prefetch", "data.pin_memory", "data.persistent_workers")
+
+
+def _fed_twice(calls: Sequence[CallRecord], view: _View, source: Source) -> dict[str, list[int]]:
+    """What loaders decide, with the cells, if several cells make one to train on and their batches differ."""
+    here = [one for one in calls if one.reached and one.path == source.path and one.origin is not None]
+    loops = {_cell_of(one, view) for one in backwards(here)}
+    batches: dict[int, set[str]] = {}
+    for record in here:
+        if not is_loader(record) or validates(record, view.project):
+            continue
+        if constant(record.argument("shuffle", 2)) is True or len(loops) > 1:
+            batches.setdefault(_cell_of(record, view), set()).add(plain(record.argument("batch_size", 1)))
+    if len(set().union(*batches.values())) < 2:
+        return {}
+    return {field: sorted(batches) for field in _FED}
+
+
+def _cell_of(record: CallRecord, view: _View) -> int:
+    return view.notebook.cell_at(view.python.span(record.origin.span.start).start)
 
 
 def _listed(cells: list[int]) -> str:
     numbers = [str(cell + 1) for cell in cells]
+    if len(numbers) == 1:
+        return numbers[0]
     return f"{', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
@@ -175,8 +212,11 @@ def _listed(cells: list[int]) -> str:
 
 def _gpu(notebook: Notebook, source: Source) -> Iterator[Binding]:
     """The GPU that the metadata names: Colab's `gpuType`, Kaggle's `accelerator` ("nvidiaTeslaT4")."""
+    metadata = notebook.metadata if isinstance(notebook.metadata, dict) else {}
+    if metadata.get("accelerator", "GPU") != "GPU":  # Colab's word for a TPU, or for none
+        return
     for home, key in _GPU_KEYS:
-        known = notebook.metadata.get(home) if isinstance(notebook.metadata, dict) else None
+        known = metadata.get(home)
         name = known.get(key) if isinstance(known, dict) else None
         if not isinstance(name, str):
             continue
