@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Literal
 
 from preflight.dialects.notebook.cells import Cell, Placed
@@ -118,8 +119,6 @@ def _unknown_names(code: Placed) -> Placed:
 
 
 def _is_name(text: str) -> bool:
-    from keyword import iskeyword
-
     return text.isidentifier() and not iskeyword(text)
 
 

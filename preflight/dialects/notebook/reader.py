@@ -82,8 +82,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     found = Reading(source.path, NAME, bindings=gpu, trains=False)
     unread = view.started.unread
     if unread is not None:
-        own = tuple(Binding(field, unread, Rank.read, unread.origin) for field in ("model.name", "train.batch_size"))
-        found = replace(found, bindings=(*own, *gpu), trains=True)
+        doubts = tuple(Binding(field, unread, Rank.read, unread.origin) for field in ("model.name", "train.batch_size"))
+        found = replace(found, bindings=(*doubts, *gpu), trains=True)
     if _trains(source, view):
         text = Source(source.path, view.python.text)
         own = program.read(text, call, view.project)
@@ -164,6 +164,10 @@ def _as_parameter(binding: Binding) -> Binding:
     return replace(binding, expr=replace(binding.expr, origin=place), origin=place)
 
 
+_WHAT_TRAINS = ("train.peft.", "train.quantization.", "train.frozen", "train.weights_dtype", "model.")
+"""Fields that say what is trained of a model. If one of them is unknown, so is the model."""
+
+
 def _decided_twice(bindings: tuple[Binding, ...], view: _View, source: Source) -> dict[str, list[int]]:
     """Fields that calls in several cells give different values, with the cells."""
     found: dict[str, dict[int, str]] = {}
@@ -173,6 +177,9 @@ def _decided_twice(bindings: tuple[Binding, ...], view: _View, source: Source) -
             group, value = ("model", f"{one.field} ") if one.field in IDENTITIES else (one.field, "")
             found.setdefault(group, {})[view.notebook.cell_at(place.span.start)] = value + plain(one.expr)
     decided = {field: sorted(cells) for field, cells in found.items() if len(set(cells.values())) > 1}
+    trained = next((field for field in decided if field.startswith(_WHAT_TRAINS)), None)
+    if trained is not None:  # without its adapters, the model would be trained whole
+        decided.setdefault("model", decided[trained])
     return {
         field: cells for group, cells in decided.items() for field in (IDENTITIES if group == "model" else (group,))
     }

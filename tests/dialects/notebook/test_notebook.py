@@ -120,6 +120,16 @@ def test_a_model_that_is_made_twice_is_unknown(tmp_path: Path) -> None:
     assert value(study, "model.name") == "?"
 
 
+def test_a_model_whose_adapters_are_made_twice_is_unknown(tmp_path: Path) -> None:
+    """Its adapters being unknown, it would be taken for one that is trained whole."""
+    adapters = "from peft import LoraConfig, get_peft_model\nmodel = get_peft_model(model, LoraConfig(r={}))\n"
+    text = notebook(*JOB[:3], adapters.format(8), TRAINS, MODEL, adapters.format(64), TRAINS)
+    [study] = studies(text, tmp_path)
+    assert (value(study, "train.peft.r"), value(study, "model.name")) == ("?", "?")
+    [once] = studies(notebook(*JOB[:3], adapters.format(8), TRAINS), tmp_path)
+    assert (value(once, "train.peft.r"), value(once, "model.name")) == (8, "gpt2")
+
+
 STARTS: dict[str, tuple[str, list[str]]] = {
     "a line": (notebook("!python train.py --batch-size 8\n"), ["train.py --batch-size 8"]),
     "with blanks and quotes": (notebook('! python "train.py" --batch-size "8"\n'), ["train.py --batch-size 8"]),
