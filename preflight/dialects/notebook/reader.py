@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from preflight.dialects.notebook.cells import Notebook, Placed, read_notebook
-from preflight.dialects.notebook.commands import Started, plain, started
-from preflight.dialects.notebook.ipython import Command, translated
-from preflight.dialects.notebook.places import with_origins
+from preflight.dialects.notebook.cells import Notebook
+from preflight.dialects.notebook.commands import plain
+from preflight.dialects.notebook.places import PARAMETERS, View, view_of, with_origins
 from preflight.dialects.program.find import trains
 from preflight.frameworks.calls import IDENTITIES
 from preflight.program.bindings import constant
 from preflight.program.loaders import is_loader, validates
 from preflight.program.loops import backwards
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Rank, Reading
 from preflight.vocabulary.text import Source
@@ -34,40 +32,13 @@ _WORTH_READING = re.compile(
 )
 _GPU_KEYS = (("colab", "gpuType"), ("kaggle", "accelerator"))
 _KAGGLE = re.compile(r"nvidia(?:Tesla)?(?P<name>\w+)")
-PARAMETERS = "parameters"
-"""The tag of a cell whose values papermill replaces; `Origin.unless` names it."""
-
-
-@dataclass(frozen=True)
-class _View:
-    """A notebook as a program."""
-
-    notebook: Notebook
-    python: Placed
-    project: Project
-    """The project with the Python in the place of the notebook."""
-    parameters: tuple[Span, ...]
-    """Where in the Python the cells stand that are tagged as parameters."""
-    started: Started
-    gap: Command | None
-    """A part of the notebook that is not read and may set anything."""
-
-    def in_file(self, origin: Origin, path: str) -> Origin:
-        if origin.path != path:
-            return origin
-        span = self.python.span(origin.span.start, origin.span.end)
-        given = any(one.start <= origin.span.start < one.end for one in self.parameters)
-        return replace(origin, span=span, editable=False, unless=PARAMETERS if given else origin.unless)
-
-
-_VIEW: CacheKind[_View] = CacheKind("a notebook as a program")
 
 
 def recognises(source: Source, project: Project) -> bool:
     """Whether the kernel runs Python, and the cells train a model or start a program of the project."""
     if '"cell_type"' not in source.text or _WORTH_READING.search(source.text) is None:
         return False
-    view = _view(source, project)
+    view = view_of(source, project)
     if not view.notebook.is_python:
         return False
     return bool(view.started.links or view.started.unread) or _trains(source, view)
@@ -77,7 +48,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The reading of the cells as a program, with links to what they start. Raises DocumentError."""
     from preflight.dialects.program import reader as program
 
-    view = _view(source, project)
+    view = view_of(source, project)
     gpu = tuple(_gpu(view.notebook, source))
     found = Reading(source.path, NAME, bindings=gpu, trains=False)
     unread = view.started.unread
@@ -102,41 +73,15 @@ def _without_edits(origin: Origin, source: Source) -> Origin:
     return replace(origin, editable=False) if origin.path == source.path else origin
 
 
-def _trains(source: Source, view: _View) -> bool:
+def _trains(source: Source, view: View) -> bool:
     return trains(Source(source.path, view.python.text), view.project)
-
-
-def _view(source: Source, project: Project) -> _View:
-    return project.remembered.get(_VIEW, lambda: _made(source, project), source.path)
-
-
-def _made(source: Source, project: Project) -> _View:
-    notebook = read_notebook(source)
-    parts: list[Placed] = []
-    commands: list[Command] = []
-    parameters: list[Span] = []
-    length = 0
-    for cell in notebook.cells if notebook.is_python else ():
-        found = translated(cell)
-        commands += found.commands
-        python = found.python
-        if python.text:
-            python = Placed.of([python, python.part(len(python.text) - 1).replaced("\n")])
-        if cell.is_parameters:
-            parameters.append(Span(length, length + len(python.text)))
-        length += len(python.text)
-        parts.append(python)
-    whole = Placed.of(parts)
-    copy = project.with_overlay({source.path: whole.text})
-    gap = next((one for one in commands if one.kind in ("run", "not-read")), None)
-    return _View(notebook, whole, copy, tuple(parameters), started(source, commands, project), gap)
 
 
 # --- what is certain --------------------------------------------------------------------------------------------------
 
 
 def _certain(
-    bindings: tuple[Binding, ...], calls: Sequence[CallRecord], view: _View, source: Source
+    bindings: tuple[Binding, ...], calls: Sequence[CallRecord], view: View, source: Source
 ) -> Iterator[Binding]:
     """The bindings without what another cell may decide: a notebook's reader cannot tell which of them was run last."""
     if view.gap is not None:
@@ -168,7 +113,7 @@ _WHAT_TRAINS = ("train.peft.", "train.quantization.", "train.frozen", "train.wei
 """Fields that say what is trained of a model. If one of them is unknown, so is the model."""
 
 
-def _decided_twice(bindings: tuple[Binding, ...], view: _View, source: Source) -> dict[str, list[int]]:
+def _decided_twice(bindings: tuple[Binding, ...], view: View, source: Source) -> dict[str, list[int]]:
     """Fields that calls in several cells give different values, with the cells."""
     found: dict[str, dict[int, str]] = {}
     for one in bindings:
@@ -188,7 +133,7 @@ def _decided_twice(bindings: tuple[Binding, ...], view: _View, source: Source) -
 _FED = ("train.batch_size", "data.workers", "data.prefetch", "data.pin_memory", "data.persistent_workers")
 
 
-def _fed_twice(calls: Sequence[CallRecord], view: _View, source: Source) -> dict[str, list[int]]:
+def _fed_twice(calls: Sequence[CallRecord], view: View, source: Source) -> dict[str, list[int]]:
     """What loaders decide, with the cells, if several cells make one to train on and their batches differ."""
     here = [one for one in calls if one.reached and one.path == source.path and one.origin is not None]
     loops = {_cell_of(one, view) for one in backwards(here)}
@@ -203,7 +148,7 @@ def _fed_twice(calls: Sequence[CallRecord], view: _View, source: Source) -> dict
     return {field: sorted(batches) for field in _FED}
 
 
-def _cell_of(record: CallRecord, view: _View) -> int:
+def _cell_of(record: CallRecord, view: View) -> int:
     return view.notebook.cell_at(view.python.span(record.origin.span.start).start)
 
 
