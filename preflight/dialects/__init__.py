@@ -41,6 +41,7 @@ DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("program", PYTHON),
     ("makefile", (".mk",)),
     ("justfile", (".just",)),
+    ("notebook", (".ipynb",)),
 )
 """Name of a dialect and the suffixes of its files, the most specific dialect first."""
 
@@ -65,6 +66,7 @@ HOMES: Mapping[str, str] = {
     "makefile": "preflight.dialects.recipes.makefile",
     "justfile": "preflight.dialects.recipes.justfile",
     "dvc": "preflight.dialects.recipes.dvc",
+    "notebook": "preflight.dialects.notebook.reader",
     "commands": "preflight.frameworks.commands",
 }
 """Name of a dialect -> its module. `commands` reads a line of a script that runs a tool, so it has no files."""

@@ -185,9 +185,20 @@ def placed(study: Study, target: Target) -> Study:
             for name, value in fields.items()
             if _open(box.fields, name)
         }
+        bounds |= _named_in_file(box.fields, target.gpu)
         bounds |= _requested(box.fields, fields.get("machine.memory_limit"), target.cluster)
         boxes.append(replace(box, fields={**box.fields, **bounds}))
     return replace(study, boxes=tuple(boxes))
+
+
+def _named_in_file(fields: Mapping[str, Bound], gpu: Gpu | None) -> dict[str, Bound]:
+    """The target's GPU with the place in the file that names it, where one does."""
+    name = "machine.gpu"
+    bound = fields.get(name)
+    value = bound.expr.value if bound is not None and isinstance(bound.expr, Const) else None
+    if gpu is None or bound is None or bound.origin is None or not isinstance(value, str) or _known(value) != gpu:
+        return {}
+    return {name: replace(bound, expr=Const(gpu.name, bound.origin))}
 
 
 def _requested(fields: Mapping[str, Bound], given: Const | None, cluster: Cluster | None) -> dict[str, Bound]:

@@ -37,7 +37,7 @@ def assemble(chain: Chain, project: Project, overrides: Mapping[str, Value]) -> 
         problems=tuple(dict.fromkeys(problems)) if _hashable(problems) else tuple(problems),
         launch=with_expressions(launch, unmark),
         group=next((step.link.group for step in chain[1:2] if step.link is not None), 0),
-        program=leaf.path if leaf.path.endswith(".py") else None,
+        program=leaf.path if leaf.path.endswith((".py", ".ipynb")) else None,
         readings=tuple(readings),
         links=tuple(step.link for step in chain if step.link is not None),
         unread=leaf.unread,

@@ -170,17 +170,18 @@ class Follower:
         chain = (*above, step)
         trail = {one.reading.path for one in chain}
         found = False
+        start = (*above, _starting(step)) if step.reading.trains_itself else chain
         links = [*step.reading.links, *(link for config in step.configs for link in config.reading.links)]
         for link in links:
             target = self._target(link) if link.kind in LAUNCHES else None
             if target is None or (target in trail and link.kind != "command") or len(chain) >= MAX_DEPTH:
                 continue
-            for longer in self._launch(link, target, step, chain):
+            for longer in self._launch(link, target, step, start):
                 found = True
                 yield longer
-        if not found:
-            yield chain
-        elif step.reading.unread is not None:
+        if not found or step.reading.trains_itself:
+            yield (*above, _training(step)) if found else chain
+        if found and step.reading.unread is not None:
             yield (*above, _unread_part(step, step.reading.unread))
 
     def _launch(self, link: Link, target: str, step: ChainStep, chain: Chain) -> Iterator[Chain]:
@@ -209,6 +210,20 @@ class Follower:
 def _unread_part(step: ChainStep, more: Unread) -> ChainStep:
     """A step that stands for what a file starts beyond a budget."""
     return replace(step, reading=replace(step.reading, links=(), unread=more), configs=())
+
+
+def _starting(step: ChainStep) -> ChainStep:
+    """A step that trains itself, as the start of another program: only its machine is the same."""
+    reading = step.reading
+    machine = tuple(one for one in reading.bindings if one.field.startswith("machine."))
+    bare = Reading(reading.path, reading.dialect, bindings=machine, problems=reading.problems, trains=False)
+    return replace(step, reading=bare, configs=())
+
+
+def _training(step: ChainStep) -> ChainStep:
+    """A step that trains itself, without what it starts beside."""
+    own = tuple(link for link in step.reading.links if link.kind not in LAUNCHES)
+    return replace(step, reading=replace(step.reading, links=own))
 
 
 def _axes(reading: Reading) -> Iterator[Axis]:

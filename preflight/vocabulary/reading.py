@@ -341,6 +341,8 @@ class Reading:
     """False: recognised, but it trains no model and makes no study."""
     unread: Unread | None = None
     """What the file starts beyond a budget."""
+    trains_itself: bool = False
+    """It trains a model beside what its links start."""
 
 
 TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})

@@ -32,9 +32,16 @@ _LOCAL_IMPORT = re.compile(r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s+([\w, ]+)|impo
 def recognises(source: Source, project: Project) -> bool:
     """Whether a script has an entry point, and trains itself or through a module of the project that it imports."""
     text = source.text
-    if not source.path.endswith(".py") or ("trial.suggest_" in text and _OPTUNA.search(text)) or _is_test(source):
+    if not source.path.endswith(".py") or _is_test(source):
         return False
-    if not (_ENTRY.search(text) or _acts(text)):
+    return bool(_ENTRY.search(text) or _acts(text)) and trains(source, project)
+
+
+def trains(source: Source, project: Project) -> bool:
+    """Whether a program trains, itself or through a module of the project. One that suggests values of trials is left
+    to the reader of Optuna's studies."""
+    text = source.text
+    if "trial.suggest_" in text and _OPTUNA.search(text):
         return False
     if _COMPOSES.search(text) and _FITS_WHAT_IT_IS_GIVEN.search(text):  # the configuration has trainer and model
         return True

@@ -121,6 +121,11 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
     return evaluator
 
 
+def calls_of(source: Source, call: Call | None, project: Project) -> Sequence[CallRecord]:
+    """The calls of a program, as far as they were followed."""
+    return _evaluated(source, call, project).calls
+
+
 def _names_data(value: Expr | None) -> bool:
     """Whether a value is the name of a data file."""
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)

@@ -1,0 +1,1 @@
+"""Dialect of Jupyter notebooks."""
