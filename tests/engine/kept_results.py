@@ -32,6 +32,18 @@ device.estimate, device.bound = command_line.estimate, command_line.bound
 del sys.path[0]
 analyse = engine.analyse
 
+def build(model):
+    # pydantic puts off the validators until a model is used: each process would build them anew.
+    for one in model.__subclasses__():
+        if one.__module__.startswith("preflight"):
+            one.model_rebuild()
+        build(one)
+
+import pydantic, gc
+build(pydantic.BaseModel)
+gc.collect()
+gc.freeze()  # a collection in a process would copy all pages of what is imported
+
 def serve(asked):
     os.chdir(asked["cwd"])
     os.environ.clear()

@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kept_results import CLUSTER, HYDRA, PROJECT, SETTINGS, SWEEP, Ran, Server, write
+
+from preflight.system import kept_files
 
 CHECK = ("check", ".", "-f", "concise")
 
@@ -134,8 +137,9 @@ CHANGES: dict[str, Callable[[Path, Server], object]] = {
 def test_a_change_is_seen(server: Server, root: Path, name: str) -> None:
     """Half of them where a signature is kept, as of files that are older than a moment."""
     settled = list(CHANGES).index(name) % 2 == 0 or "unseen" in name
-    write(root, HYDRA)
-    (root / "linked.yaml").symlink_to("conf/model/small.yaml")
+    if any(word in name for word in ("Hydra", "directory", "link")):  # a second program takes as long again
+        write(root, HYDRA)
+        (root / "linked.yaml").symlink_to("conf/model/small.yaml")
     first = server.run(root, *CHECK, settled=settled)
     again = server.run(root, *CHECK, settled=settled)
     assert (first.anew, again.anew) == (True, False)
@@ -392,19 +396,21 @@ BODIES: dict[str, Callable[[dict[str, dict[str, object]]], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*DAMAGES, *BODIES])
-def test_what_is_damaged_is_made_anew(server: Server, root: Path, name: str) -> None:
+@pytest.mark.parametrize("table", [DAMAGES, BODIES], ids=["bytes", "parts"])
+def test_what_is_damaged_is_made_anew(server: Server, root: Path, table: Mapping[str, Callable[[Any], Any]]) -> None:
+    """Whatever was damaged, the check that follows makes and keeps the result again, which the next damage needs."""
     first = server.run(root, *CHECK)
-    path = kept_file(server)
-    if name in DAMAGES:
-        path.write_bytes(DAMAGES[name](path.read_bytes()))
-    else:
-        body = body_of(path)
-        BODIES[name](body)
-        path.write_bytes(signed(body))
-    again = server.run(root, *CHECK)
-    assert again.anew
-    assert again.said == first.said
+    for name in table:
+        assert (name, server.run(root, *CHECK).anew) == (name, False)
+        path = kept_file(server)
+        if table is DAMAGES:
+            path.write_bytes(DAMAGES[name](path.read_bytes()))
+        else:
+            body = body_of(path)
+            BODIES[name](body)
+            path.write_bytes(signed(body))
+        again = server.run(root, *CHECK)
+        assert (name, again.anew, again.said) == (name, True, first.said)
     assert not server.run(root, *CHECK).anew
 
 
@@ -437,7 +443,29 @@ def directory(server: Server) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("harm", [link_file, fifo, directory, lambda server: kept_file(server).chmod(0o666)])
+def huge(server: Server) -> None:
+    """A whole result with blanks behind it, which JSON allows; the file has no blocks on the disk."""
+    path = kept_file(server)
+    body = path.read_bytes().partition(b"\n")[2]
+    text = body + b" " * (kept_files.LARGEST + 1 - len(body))
+    path.write_bytes(sha256(text).hexdigest().encode() + b"\n" + text)
+
+
+def link_to_another_result(server: Server) -> None:
+    """A hard link would be the same file; this one leads to a result that holds, outside of the directory."""
+    path = kept_file(server)
+    shutil.move(path, server.home / "moved.json")
+    path.symlink_to(os.path.relpath(server.home / "moved.json", path.parent))
+
+
+def writable(mode: int) -> Callable[[Server], None]:
+    return lambda server: kept_file(server).chmod(mode)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [link_file, link_to_another_result, fifo, directory, huge, writable(0o666), writable(0o620), writable(0o602)],
+)
 def test_a_file_that_is_not_plainly_ours_is_not_read(
     server: Server, root: Path, harm: Callable[[Server], None]
 ) -> None:
@@ -479,11 +507,61 @@ def test_a_directory_that_is_not_ours_alone_is_left_alone(
     shutil.rmtree(server.home / "real", ignore_errors=True)
 
 
+FOREIGN = """
+import types
+own = os.fstat
+def fstat(handle):
+    status = own(handle)
+    parts = {name: getattr(status, name) for name in dir(status) if name.startswith("st_")}
+    return types.SimpleNamespace(**{**parts, "st_uid": os.getuid() + 1})
+os.fstat = fstat
+"""
+
+
+def test_a_file_of_somebody_else_is_not_read(server: Server, root: Path) -> None:
+    """In a directory of this user's own: somebody with more rights put it there."""
+    first = server.run(root, *CHECK)
+    again = server.run(root, *CHECK, before=FOREIGN)
+    assert again.anew
+    assert again.said == first.said
+    assert not server.run(root, *CHECK).anew
+
+
+def test_a_result_of_another_project_in_place_of_this_one(server: Server, root: Path) -> None:
+    """Copied with its own question, or with the question of this project: its notes are of other files."""
+    write(root.parent / "other", {"preflight.toml": ""})
+    clean = server.run(root.parent / "other", *CHECK)
+    theirs = kept_file(server)
+    first = server.run(root, *CHECK)
+    assert clean.status != first.status
+    (ours,) = (one for one in server.results.iterdir() if one != theirs)
+    question = body_of(ours)["question"]
+    for body in (body_of(theirs), {**body_of(theirs), "question": question}):
+        ours.write_bytes(signed(body))
+        write(root.parent / "other", {"new.yaml": "a: 1\n"})  # what the foreign result rests on has changed
+        again = server.run(root, *CHECK)
+        assert again.anew
+        assert again.said == first.said
+
+
 def test_a_directory_of_somebody_else(server: Server, root: Path) -> None:
     server.run(root, *CHECK)
     again = server.run(root, *CHECK, "-v", before="os.getuid = lambda: 12345")
     assert again.anew
     assert "belongs to another user" in again.err
+
+
+def test_no_directory_in_the_checked_tree_behind_a_link(server: Server, root: Path) -> None:
+    """A link outside of the tree that leads into it is in the tree: a stranger could have filled it."""
+    planted = root / "conf" / "cache" / "results"
+    server.run(root, *CHECK)
+    shutil.copytree(server.results, planted)
+    planted.chmod(0o700)
+    (server.home / "elsewhere").symlink_to(planted.parent)
+    again = server.run(root, *CHECK, "-v", PREFLIGHT_CACHE_DIR=str(server.home / "elsewhere"))
+    (server.home / "elsewhere").unlink()
+    assert again.anew
+    assert "lies in the checked tree" in again.err
 
 
 def test_no_directory_in_the_checked_tree(server: Server, root: Path) -> None:
@@ -577,7 +655,7 @@ def test_a_kept_result_imports_next_to_nothing(root: Path, tmp_path: Path) -> No
     new, kept = ({line.rpartition("|")[2].strip() for line in run.stderr.splitlines()} for run in runs)
     assert "click" in new
     # Python names only what a statement imports, so not `engine.result_cache` itself.
-    ours = {name for name in kept if name.startswith("preflight")} - {"preflight._version"}  # which a build wrote
+    ours = {name for name in kept if name.startswith("preflight")} - {"preflight._version"}  # written by a build
     assert ours == {
         "preflight", "preflight.reports", "preflight.reports.streams", "preflight.system",
         "preflight.system.import_path",

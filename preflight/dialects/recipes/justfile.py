@@ -68,6 +68,8 @@ class Justfile:
     source: Source
     exported: dict[str, Expr] = field(default_factory=dict)
     _texts: dict[str, Line] = field(default_factory=dict)
+    _named_values: dict[tuple[str, int], Expr] = field(default_factory=dict)
+    """Values of variables by name and depth. Variables that double each other would be read a million times."""
 
     def recipes(self) -> Iterator[Recipe]:
         """The recipes. The variables of the whole file are known in each of them."""
@@ -87,7 +89,7 @@ class Justfile:
                 head = _HEAD.match(line.text)
                 if head:
                     heads.append((head, line.start, []))
-        variables = {name: self._value(text, {}, 0) for name, text in self._texts.items()}
+        variables = {name: self._variable(name, 0) for name in self._texts}
         found = [
             ({**variables, **dict(self._parameters(head, start, variables))}, lines) for head, start, lines in heads
         ]
@@ -148,11 +150,18 @@ class Justfile:
                 depth,
             )
 
+    def _variable(self, name: str, depth: int) -> Expr:
+        """The value of a variable of the file, from the other variables of the file alone."""
+        key = name, depth
+        if key not in self._named_values:
+            self._named_values[key] = self._value(self._texts[name], {}, depth)
+        return self._named_values[key]
+
     def _named(self, name: str, origin: Origin, known: Mapping[str, Expr], depth: int) -> Expr:
         if name in known:
             return known[name]
         if name in self._texts and depth < RECIPE_DEPTH:
-            return self._value(self._texts[name], known, depth + 1)
+            return self._variable(name, depth + 1)
         return unknown(f"{name} is not set in the justfile", origin, Cause.not_set)
 
     def _scripts(self, lines: list[Line], known: Mapping[str, Expr]) -> Iterator[Expr]:

@@ -49,6 +49,9 @@ class Scope:
     includes: bool = False
     """Whether other files may set variables too."""
     depth: int = 0
+    known: dict[tuple[str, int], list[Expr]] = field(default_factory=dict, compare=False)
+    """The parts of expanded variables, by name and depth. Without them, variables that double each other would be
+    expanded a million times."""
 
     def of(self, name: str, origin: Origin) -> Expr:
         """The value of a variable. One that no line sets comes from the command line of make, or its environment."""
@@ -63,11 +66,17 @@ class Scope:
             return variable.simple
         if self.depth >= RECIPE_DEPTH:
             return unknown(f"{name} is nested too deeply", origin, Cause.budget)
-        inner = replace(self, depth=self.depth + 1)
-        value = joined([part for piece in variable.pieces for part in inner.parts(piece)] or [Const("")], origin)
+        value = joined(self._parts_of(name, variable) or [Const("")], origin)
         if variable.is_default and isinstance(value, Const) and not re.search(r"\s", str(value.value)):
             return Op("default", (Ref(name, origin), value), value.origin)
         return value
+
+    def _parts_of(self, name: str, variable: Variable) -> list[Expr]:
+        key = name, self.depth
+        if key not in self.known:
+            inner = replace(self, depth=self.depth + 1)
+            self.known[key] = [part for piece in variable.pieces for part in inner.parts(piece)]
+        return self.known[key]
 
     def expanded(self, piece: Piece) -> Expr:
         """A text with the values of its variables."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
 from preflight.documents.shell_reader import ShellCommand
@@ -66,9 +66,10 @@ def split(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
         if not (isinstance(part, Const) and isinstance(part.value, str)):
             pieces.append(part)
             continue
+        place_of = _places_within(part, script)
         for match in re.finditer(r"\s+|\S+", part.value):
             if not match.group().isspace():
-                pieces.append(Const(match.group(), _within(part, match.start(), match.end(), script)))
+                pieces.append(Const(match.group(), place_of(match.start(), match.end())))
             elif pieces:
                 yield of_value(_side_by_side(pieces), origin)
                 pieces = []
@@ -114,20 +115,27 @@ def _side_by_side(pieces: list[Expr]) -> Expr:
     return pieces[0] if len(pieces) == 1 else Op("concat", tuple(pieces), pieces[0].origin)
 
 
-def _within(part: Const, start: int, end: int, script: Source) -> Origin | None:
-    """The place of a piece of a constant. It is editable only if the file has exactly this text."""
+def _places_within(part: Const, script: Source) -> Callable[[int, int], Origin | None]:
+    """Gives the place of each piece of a constant by its start and end. The text of the file is compared once, not
+    for every piece. A place is editable only if the file has exactly this text."""
     origin = part.origin
     if origin is None:
-        return None
+        return lambda start, end: None
+    text, at, length = str(part.value), origin.span.start, origin.span.end - origin.span.start
     if origin.path != script.path:
-        exact = origin.editable and origin.span.end - origin.span.start == len(str(part.value))
-        at = origin.span.start
-        return replace(origin, span=Span(at + start, at + end), route=None) if exact else origin
-    places = _places(str(part.value), script.text[origin.span.start : origin.span.end])
-    if places is None or places[end - 1] - places[start] != end - 1 - start:
-        return replace(origin, route=None, editable=False)
-    at = origin.span.start
-    return replace(origin, span=Span(at + places[start], at + places[end - 1] + 1), route=None, editable=True)
+        if not (origin.editable and length == len(text)):
+            return lambda start, end: origin
+        return lambda start, end: replace(origin, span=Span(at + start, at + end), route=None)
+    places = _places(text, script.text[at : origin.span.end])
+    elsewhere = replace(origin, route=None, editable=False)
+
+    def in_script(start: int, end: int) -> Origin:
+        if places is None or places[end - 1] - places[start] != end - 1 - start:
+            return elsewhere
+        span = Span(at + places[start], at + places[end - 1] + 1)
+        return replace(origin, span=span, route=None, editable=True)
+
+    return in_script
 
 
 def _places(text: str, raw: str) -> list[int] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from preflight.dialects.recipes.justfile import Justfile
 from tests.recipes_as_text import batches, commands
 
 NOTHING = {
@@ -73,3 +74,14 @@ def test_the_names_of_justfiles(name: str, tmp_path: Path) -> None:
 def test_a_finding_points_to_the_line_of_the_variable(tmp_path: Path) -> None:
     text = "# sizes\nb := '8'\nt:\n    python train.py --batch-size {{b}}\n"
     assert batches("justfile", text, tmp_path) == [(8, "justfile:2")]
+
+
+def test_variables_that_double_each_other_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read once at each depth: read wherever it is named, they would be thousands."""
+    read: list[int] = []
+    value = Justfile._value
+    monkeypatch.setattr(Justfile, "_value", lambda *given: (read.append(given[-1]), value(*given))[1])
+    doubled = "".join(f"v{n + 1} := v{n} + v{n}\n" for n in range(12))
+    text = f"v0 := 'x'\n{doubled}t:\n    python train.py --batch-size {{{{v12}}}}\n"
+    assert commands("justfile", text, tmp_path) == ["train.py --batch-size ?"]
+    assert 12 <= len(read) < 200

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from preflight.dialects.recipes.make_variables import Scope
 from tests.recipes_as_text import batches, commands
 
 NOTHING = {
@@ -99,7 +100,12 @@ def test_a_finding_points_to_the_line_of_the_variable(tmp_path: Path) -> None:
     assert batches("Makefile", text, tmp_path) == [(8, "Makefile:2"), (16, "Makefile:6")]
 
 
-def test_variables_that_double_each_other_end(tmp_path: Path) -> None:
+def test_variables_that_double_each_other_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is expanded once at each depth: expanded wherever it is named, they would be a million."""
+    read: list[str] = []
+    parts = Scope.parts
+    monkeypatch.setattr(Scope, "parts", lambda scope, piece: (read.append(piece.text), parts(scope, piece))[1])
     doubled = "".join(f"V{n + 1} = $(V{n})$(V{n})\n" for n in range(60))
     text = f"V0 = x\n{doubled}t:\n\tpython train.py --batch-size $(V60)\n"
     assert commands("Makefile", text, tmp_path) == ["train.py --batch-size ?"]
+    assert 20 <= len(read) < 500

@@ -167,7 +167,8 @@ def test_the_answer_fits_and_the_next_value_does_not(fields: dict[str, object], 
 @given(jobs())
 def test_the_card_is_that_of_estimate(fields: dict[str, object]) -> None:
     answer = solve("machine.gpu", asked(fields, None))
-    named = smallest(estimate(job_of(fields)).device, job_of(fields))
+    job = job_of(fields)
+    named = smallest(estimate(job).device, job)
     assert answer.value == (named.name if named is not None else None)
 
 
