@@ -105,7 +105,7 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         said.append(Word("method=", Const(first, words[0].origin)))
     if name == "swift" and launch.ranks_per_node is not None:
         said.append(Word("nproc_per_node=", launch.ranks_per_node))
-    file = next((word for word in rest if (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")), None)
+    file = _settings_file(rest)
     kept = [word for word in rest if word is not file and word.prefix.rstrip("=") != "--config"]
     return Started(kind, file or _config(rest), (*said, *kept), launch)
 
@@ -130,6 +130,18 @@ def _accelerated(launch: Launch, words: Sequence[Word]) -> tuple[Launch, tuple[W
             environment["ACCELERATE_CONFIG_FILE"] = value
     launcher = "accelerate" if launch.launcher == "python" else launch.launcher
     return replace(launch, launcher=launcher, total_ranks=ranks, environment=environment), tuple(rest)
+
+
+def _settings_file(words: Sequence[Word]) -> Word | None:
+    """The file of settings: a word of its own, or the value of `--config`. Behind any other option (`--deepspeed`,
+    `--dataset_info`) a file is the value of that option."""
+    before = ""
+    for word in words:
+        named = (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")
+        if named and (not before or before == "--config"):
+            return word
+        before = word.prefix if word.prefix.startswith("--") and word.value is None else ""
+    return None
 
 
 def _config(words: Sequence[Word]) -> Word | None:
