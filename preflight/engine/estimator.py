@@ -12,8 +12,8 @@ from preflight.engine.trust import Trust, place_of, refuse_outside
 from preflight.engine.user_settings import user_settings
 from preflight.system import observed
 from preflight.system.processes import found_program
-from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.batch_statistics import no_such_target
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.job import Job, identity

@@ -30,9 +30,9 @@ def name_of(target: Expr) -> str | None:
     return None
 
 
-def written_by(name: str, words: tuple[Word, ...], texts: Mapping[str, Expr | None], files: Files) -> Iterator[
-    tuple[str, Expr | None]
-]:
+def written_by(
+    name: str, words: tuple[Word, ...], texts: Mapping[str, Expr | None], files: Files
+) -> Iterator[tuple[str, Expr | None]]:
     """The files that a command writes, with their text where it is known. `texts`: what was written before."""
     options = [word.prefix for word in words if word.prefix.startswith("-")]
     names = [one for word in words if not word.prefix.startswith("-") and (one := name_of(whole(word)))]
@@ -43,9 +43,9 @@ def written_by(name: str, words: tuple[Word, ...], texts: Mapping[str, Expr | No
                 continue  # a folder, or what the project lacks
             yield target, text
             yield f"{target.rstrip('/')}/{PurePosixPath(source).name}", text
-    elif name in _IN_PLACE and any(one.startswith(("-i", "-pi", "--in-place", "--inplace")) for one in options):
-        yield from ((one, None) for one in names)
-    elif name == "tee":
+    elif (
+        name in _IN_PLACE and any(one.startswith(("-i", "-pi", "--in-place", "--inplace")) for one in options)
+    ) or name == "tee":
         yield from ((one, None) for one in names)
     elif name in _FETCH:
         for option, word in zip(words, words[1:], strict=False):

@@ -14,7 +14,9 @@ _SETTINGS = (".json", ".jsonc", ".yaml", ".yml", ".toml")
 """Files whose stated text is read as the settings of a program. Any other file that is written is not read at all."""
 
 
-def files_written(made: MadeFiles, directories: Callable[[str | None], list[str]], project: Project) -> dict[str, Written]:
+def files_written(
+    made: MadeFiles, directories: Callable[[str | None], list[str]], project: Project
+) -> dict[str, Written]:
     """Each path of the project under which a written file may be looked up. `directories`: where a name may start.
 
     What has the same text as the file in the project is left out.
