@@ -6,7 +6,8 @@ import pytest
 
 from preflight.program.names import binding_for, field_for, of_a_device
 from preflight.vocabulary.job import fields
-from preflight.vocabulary.values import Cause, Const, Unknown, evaluate
+from preflight.vocabulary.reading import Rank
+from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate
 
 NOTHING = [
     "global_batch_size", "total_batch_size", "trainer.effective_batch_size", "loader.global_batch_size",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from preflight.dialects.shell.outputs import Files, flat
@@ -16,6 +17,7 @@ MadeFiles = Mapping[tuple[str, str | None], Expr | None]
 _COPIES = ("cp", "mv", "install", "ln")
 _IN_PLACE = ("sed", "perl", "yq", "gsed", "jq", "ruby")
 """Tools that write the files that they name, with `-i`."""
+_EDITS = ("-i", "-pi", "--in-place", "--inplace")
 _FETCH = {"wget": ("-O", "--output-document"), "curl": ("-o", "--output")}
 
 
@@ -43,12 +45,10 @@ def written_by(
                 continue  # a folder, or what the project lacks
             yield target, text
             yield f"{target.rstrip('/')}/{PurePosixPath(source).name}", text
-    elif (
-        name in _IN_PLACE and any(one.startswith(("-i", "-pi", "--in-place", "--inplace")) for one in options)
-    ) or name == "tee":
+    elif name == "tee" or (name in _IN_PLACE and any(one.startswith(_EDITS) for one in options)):
         yield from ((one, None) for one in names)
     elif name in _FETCH:
-        for option, word in zip(words, words[1:], strict=False):
+        for option, word in pairwise(words):
             if option.prefix in _FETCH[name] and (one := word_text(word)):
                 yield one, None
 
