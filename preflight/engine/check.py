@@ -11,10 +11,9 @@ from pathlib import Path
 
 from preflight.engine import file_findings, registry, suppress
 from preflight.engine.certainty import Certainty
-from preflight.engine.doubtful import without_doubtful_lengths
 from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_of
 from preflight.engine.files import Batch, checkout
-from preflight.engine.standings import standings, union
+from preflight.engine.standings import standings, union, without_doubtful_lengths
 from preflight.engine.target import Named, Wanted, choose, placed, wanted
 from preflight.engine.trust import Trust, laws_of, named_by_user, trust_in
 from preflight.system.files import real

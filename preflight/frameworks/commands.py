@@ -205,7 +205,7 @@ def recognises(source: Source, project: Project) -> bool:
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The bindings of the command in `call`: its first word names the reader of its settings."""
     from preflight.frameworks.arguments import after_unread_words, arguments_of, given_by
-    from preflight.frameworks.launch import launch_bindings, launch_links
+    from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
@@ -224,5 +224,5 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     found.bindings = after_unread_words(words[1:], found.bindings, behind)
     facts = (Fact("framework", heads()[kind].framework), *found.facts)
     links = (*launch_links(call, project), *found.links)
-    bindings = (*versions, *launch_bindings(call, facts, found.bindings, project))
+    bindings = (*versions, *launch_bindings(call, facts, found.bindings, project), *visible_gpus(None, call))
     return Reading(source.path, kind, bindings=bindings, links=links, facts=facts, problems=tuple(found.problems))

@@ -6,14 +6,13 @@ composes belong to its step and are no steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import TypeVar
 
 from preflight.dialects import Dialect, load, recognise
-from preflight.study.relocate import relocated
 from preflight.study.scope import Scope
 from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
 from preflight.vocabulary.budgets import LAUNCHED, cpu_of_a_file
@@ -24,6 +23,7 @@ from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Re
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, names
+from preflight.vocabulary.written import Relocation, Written
 
 MAX_DEPTH = 8
 """Scripts that start scripts. A longer chain has files that start each other."""
@@ -226,6 +226,15 @@ class Follower:
             if name and project.exists(name):
                 return PurePosixPath(name).as_posix()
         return None
+
+
+def relocated(reading: Reading, written: Mapping[str, Written], script: str) -> Reading:
+    """The same reading with its places in the script at `script`, where that wrote the files it was read from."""
+    if not any(one is not None for one in written.values()):
+        return reading
+    found = Relocation(written).of(reading)
+    reads = tuple(dict.fromkeys(script if written.get(path) is not None else path for path in reading.reads))
+    return replace(found, path=script if written.get(reading.path) is not None else reading.path, reads=reads)
 
 
 def _unread_part(step: ChainStep, more: Unread) -> ChainStep:

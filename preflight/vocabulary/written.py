@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TypeVar, cast
 
 from preflight.vocabulary.values import Origin, Span
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +47,37 @@ class WrittenText:
 
 Written = WrittenText | None
 """What a script writes to a file; None: it writes the file, and the text is not known."""
+
+
+class Relocation:
+    """What was read of written files: each place in a written text becomes the place in the script."""
+
+    def __init__(self, written: Mapping[str, Written]) -> None:
+        self.written = written
+        self._done: dict[int, tuple[object, object]] = {}
+        """What was changed, with what became of it: expressions share their parts."""
+
+    def of(self, part: Part) -> Part:
+        if isinstance(part, (str, int, float, type(None))):
+            return part
+        if id(part) not in self._done:
+            self._done[id(part)] = part, self._of(part)
+        return cast(Part, self._done[id(part)][1])
+
+    def _of(self, part: object) -> object:
+        if isinstance(part, Origin):
+            via = tuple(self.of(one) for one in part.via)
+            text = self.written.get(part.path)
+            moved = None if text is None else text.origin(part)
+            return moved or replace(part, via=via)
+        if isinstance(part, tuple) and type(part) is tuple:
+            return tuple(self.of(one) for one in part)
+        if isinstance(part, list):
+            return [self.of(one) for one in part]
+        if isinstance(part, Mapping):
+            return {key: self.of(one) for key, one in part.items()}
+        if is_dataclass(part) and not isinstance(part, type):
+            old = {one.name: getattr(part, one.name) for one in fields(part) if one.init}
+            new = {name: self.of(one) for name, one in old.items()}
+            return part if all(new[name] is one for name, one in old.items()) else replace(part, **new)
+        return part

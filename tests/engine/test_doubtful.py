@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.engine.doubtful import without_doubtful_lengths
+from preflight.engine.standings import without_doubtful_lengths
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.values import Const, Unknown, Value, evaluate
 

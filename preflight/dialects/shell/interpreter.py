@@ -58,6 +58,9 @@ from preflight.vocabulary.values import (
 
 Sourced = Callable[[str], "BashDocument | None"]
 
+_BUILTINS = frozenset(["export", "declare", "local", "readonly", "unset", "set", "echo", "printf", "test", "[", "[["])
+"""Commands of the shell that start no program."""
+
 
 @dataclass(frozen=True)
 class StartedCommand:
@@ -72,8 +75,7 @@ class StartedCommand:
     origin: Origin
     group: int
     directory: str | None
-    made: MadeFiles = field(default_factory=dict)
-    """The files that the script wrote before."""
+    made: MadeFiles = field(default_factory=dict)  # what the script wrote before
 
 
 @dataclass
@@ -292,21 +294,9 @@ class Shell:
             self.arguments = rest[1:]
         elif name == "exit":
             self.ended = True
-        elif name not in (
-            "export",
-            "declare",
-            "local",
-            "readonly",
-            "unset",
-            "set",
-            "echo",
-            "printf",
-            "test",
-            "[",
-            "[[",
-        ):
-            for made, text in written_by(name, rest, self.outputs.written, self.outputs.files):
-                self._made(made, text)
+        elif name not in _BUILTINS:
+            for one in written_by(name, rest, self.outputs.written, self.outputs.files):
+                self._made(*one)
             self._run(step, words)
 
     def _write(self, target: ShellWord, text: Expr | None) -> None:

@@ -1,4 +1,8 @@
-"""The number of positions of a model, from its config or from the catalogue of models."""
+"""The number of positions of a model, from its config or from the catalogue of models.
+
+A sequence longer than that fails, or leaves the lengths that the model was trained for: a rule says so of a length that
+the program reads, and a length that only a name suggests is not believed.
+"""
 
 from __future__ import annotations
 
