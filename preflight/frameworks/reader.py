@@ -52,7 +52,7 @@ def _has(top: Mapping[str, Value], key: str) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The reading of the file, by the table of its kind."""
-    from preflight.frameworks.launch import launch_bindings, launch_links, without_launch
+    from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus, without_launch
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
@@ -82,7 +82,9 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         found.bindings = [*without_launch(found), *found.bindings]
     framework = Fact("framework", head.framework)
     facts = (framework, Fact("reads_config", True), *found.facts) if starts else tuple(found.facts)
-    bindings = launch_bindings(call, facts, found.bindings, project) if starts and call is not None else found.bindings
+    bindings = found.bindings
+    if starts and call is not None:
+        bindings = [*launch_bindings(call, facts, bindings, project), *visible_gpus(None, call)]
     links = [*launch_links(call, project), *found.links] if starts else found.links
     return Reading(
         source.path,
