@@ -121,6 +121,11 @@ def _appends(targets: list[Node]) -> bool:
     return any(sibling.type == ">>" for node in targets for sibling in (node.parent.children if node.parent else ()))
 
 
+def _has_number(target: Node) -> bool:
+    """Whether a redirection is not of the standard output: `2> file`."""
+    return target.parent is not None and any(child.type == "file_descriptor" for child in target.parent.children)
+
+
 def _reads_lines(node: Node) -> bool:
     """Whether the condition of a `while` loop is a `read`."""
     words = [child for child in node.named_children[0].named_children if child.type == "command_name"]
@@ -217,6 +222,17 @@ class ShellReader:
                 else Op("output", stages, self.words.text.origin(*self.words.bounds(node), False))
             )
         self.statement(last, blocks, background, depth + 1)
+        self._teed(last, self.words.stages(before), blocks)
+
+    def _teed(self, node: Node, stages: tuple[Expr, ...] | None, blocks: tuple[ShellBlock, ...]) -> None:
+        """`... | tee file`, `tee file <<EOF`: a file with the text that the command reads."""
+        body = node.child_by_field_name("body") if node.type == "redirected_statement" else node
+        if body is None or body.type != "command" or self.words.source(body.named_children[0]) != "tee" or not stages:
+            return
+        words = [self.words.word(child) for child in body.named_children[1:] if not child.type.endswith("redirect")]
+        text = Op("output", stages, self.words.text.origin(*self.words.bounds(node), False))
+        if all(not (word.literal or "").startswith("-") for word in words):
+            self.written += [WrittenFile(word, word.span, text, blocks) for word in words]
 
     def block(
         self, node: Node, blocks: tuple[ShellBlock, ...], background: bool, depth: int, given: Expr | None = None
@@ -294,15 +310,24 @@ class ShellReader:
         if targets:
             given = [self.words.heredoc(child) for child in node.named_children if child.type == "heredoc_redirect"]
             copied = body is not None and self.words.source(body) == "cat" and len(given) == 1
-            text = given[0] if copied and _appends(targets) is False else None
+            text = None
+            if len(targets) == 1 and not _appends(targets) and not _has_number(targets[0]):
+                text = given[0] if copied else self._printed(node)
             self.written += [
                 WrittenFile(self.words.word(target), self.words.span(target), text, blocks) for target in targets
             ]
+        read = [self.words.given(child) for child in node.named_children if child.type.endswith("redirect")]
+        self._teed(node, tuple(one for one in read if one is not None)[-1:], blocks)
         for child in node.named_children:
             if child.type == "heredoc_redirect":
                 rest = [c for c in child.named_children if c.type in ("pipeline", "list", "command")]
                 for statement in rest:
                     self.statement(statement, blocks, background, depth + 1)
+
+    def _printed(self, node: Node) -> Expr | None:
+        """What a command prints into a file; None if it is no simple command."""
+        stages = self.words.stages([node])
+        return None if stages is None else Op("output", stages, self.words.text.origin(*self.words.bounds(node), False))
 
     def _heredocs(self, node: Node) -> Iterator[Span]:
         """The bodies of `<<EOF`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown
@@ -65,7 +65,7 @@ def put_together(path: str, expr: Expr) -> ShellText:
     pieces: list[str] = []
     offsets: list[int] = []
     holes: dict[str, Expr] = {}
-    for part in _parts(expr):
+    for part in parts_of(expr):
         here = part.origin is None or part.origin.path == path
         if here and isinstance(part, Const) and not isinstance(part.value, (Unknown, tuple, dict)):
             text = part.value if isinstance(part.value, str) else str(part.value)
@@ -79,9 +79,10 @@ def put_together(path: str, expr: Expr) -> ShellText:
     return ShellText(path, "".join(pieces), tuple(offsets), holes)
 
 
-def _parts(expr: Expr) -> list[Expr]:
+def parts_of(expr: Expr) -> list[Expr]:
+    """The parts of a text that is put together, in their order."""
     if isinstance(expr, Op) and expr.operator == "concat":
-        return [inner for operand in expr.operands for inner in _parts(operand)]
+        return [inner for operand in expr.operands for inner in parts_of(operand)]
     return [expr]
 
 
@@ -96,3 +97,12 @@ def _places(text: str, origin: Origin | None) -> list[int]:
     if length == len(text) + 2 and origin.editable:
         return list(range(start + 1, start + 1 + len(text)))
     return [start] * len(text)
+
+
+def starts_at(text: str, origin: Origin | None) -> tuple[Origin | None, bool]:
+    """The place of a constant without its quotes, and whether the file has its characters in a row."""
+    places = _places(text, origin)
+    if origin is None or not text:
+        return origin, False
+    exact = places[-1] == places[0] + len(text) - 1 and (len(text) > 1 or origin.span.end - origin.span.start == 1)
+    return (replace(origin, span=Span(places[0], places[-1] + 1)), True) if exact else (origin, False)

@@ -13,7 +13,7 @@ from preflight.engine import file_findings, registry, suppress
 from preflight.engine.certainty import Certainty
 from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_of
 from preflight.engine.files import Batch, checkout
-from preflight.engine.standings import standings, union
+from preflight.engine.standings import standings, union, without_doubtful_lengths
 from preflight.engine.target import Named, Wanted, choose, placed, wanted
 from preflight.engine.trust import Trust, laws_of, named_by_user, trust_in
 from preflight.system.files import real
@@ -250,7 +250,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     from preflight.space.judge import judge
 
     target = choose(study, asked.said)
-    study = placed(study, target)
+    study = placed(without_doubtful_lengths(study), target)
     estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing))
     held = [standings(study, box, lambda path: asked.accepts(project.root / path)) for box in study.boxes]
     known_so = union(held)

@@ -12,6 +12,7 @@ from preflight.engine.trust import Trust, place_of, refuse_outside
 from preflight.engine.user_settings import user_settings
 from preflight.system import observed
 from preflight.system.processes import found_program
+from preflight.vocabulary.batch_statistics import no_such_target
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
@@ -177,6 +178,10 @@ def refuse_unknown_model(values: Mapping[str, object], where: str, error: type[P
     model = {name: value for name, value in values.items() if name.startswith("model.")}
     if model.keys() & {"model.architecture", "model.config", "model.law", "model.parameters"}:
         return
+    target = model.get("model.target", model.get("model.name"))
+    why = no_such_target(target) if isinstance(target, str) else None
+    if why is not None:
+        raise error(f"{where}: {why}" if where else why)
     if not model.keys() & {"model.name", "model.path"}:
         return
     from preflight.memory.device.resolve import resolve

@@ -105,7 +105,7 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         said.append(Word("method=", Const(first, words[0].origin)))
     if name == "swift" and launch.ranks_per_node is not None:
         said.append(Word("nproc_per_node=", launch.ranks_per_node))
-    file = _file(rest)
+    file = _settings_file(rest)
     kept = [word for word in rest if word is not file and word.prefix.rstrip("=") != "--config"]
     return Started(kind, file or _config(rest), (*said, *kept), launch)
 
@@ -132,13 +132,15 @@ def _accelerated(launch: Launch, words: Sequence[Word]) -> tuple[Launch, tuple[W
     return replace(launch, launcher=launcher, total_ranks=ranks, environment=environment), tuple(rest)
 
 
-def _file(words: Sequence[Word]) -> Word | None:
-    """The word that names the file of settings. A file behind an option is that option's (`--deepspeed ds.json`)."""
-    behind = ""
+def _settings_file(words: Sequence[Word]) -> Word | None:
+    """The file of settings: a word of its own, or the value of `--config`. Behind any other option (`--deepspeed`,
+    `--dataset_info`) a file is the value of that option."""
+    before = ""
     for word in words:
-        if (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=") and behind in ("", "--config"):
+        named = (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")
+        if named and (not before or before == "--config"):
             return word
-        behind = word.prefix if word.value is None else ""
+        before = word.prefix if word.prefix.startswith("--") and word.value is None else ""
     return None
 
 

@@ -82,7 +82,9 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         found.bindings = [*without_launch(found), *found.bindings]
     framework = Fact("framework", head.framework)
     facts = (framework, Fact("reads_config", True), *found.facts) if starts else tuple(found.facts)
-    bindings = launch_bindings(call, facts, found.bindings, project) if starts and call is not None else found.bindings
+    bindings = found.bindings
+    if starts and call is not None:
+        bindings = [*launch_bindings(call, facts, bindings, project), *visible_gpus(None, call)]
     links = [*launch_links(call, project), *found.links] if starts else found.links
     return Reading(
         source.path,

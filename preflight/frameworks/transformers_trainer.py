@@ -29,7 +29,7 @@ from preflight.frameworks.library_defaults import (
     truth,
 )
 from preflight.frameworks.table import read
-from preflight.frameworks.trl import liger_loss, sequences, trl
+from preflight.frameworks.trl import keeps_reference, liger_loss, sequences, trl
 from preflight.program.adaptations import dtype_and_attention
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, either, first_origin, fold, is_constant, when
@@ -69,12 +69,13 @@ def training_arguments(
     `version` and `trl_version` are stated; where they are not, `used` tells which releases may be in use.
     """
     may = in_use(version, trl_version, used)
-    found = _arguments(values, flavour, use, may.told("transformers"), may.told("trl"))
+    keeps = keeps_reference(may.trl)
+    found = _arguments(values, flavour, use, may.told("transformers"), may.told("trl"), keeps)
     by_default = {one.field for one in found if one.rank == Rank.default}
     others: dict[str, dict[Value, str]] = {}
     for library, one in _other_releases(flavour, may):
         versions = (one, may.told("trl")) if library == "transformers" else (may.told("transformers"), one)
-        for binding in _arguments(values, flavour, use, *versions):
+        for binding in _arguments(values, flavour, use, versions[0], versions[1], keeps):
             value = binding.expr.value if isinstance(binding.expr, Const) else None
             if binding.field in by_default and isinstance(value, (bool, int, float, str)):
                 others.setdefault(binding.field, {}).setdefault(value, f"{library} {one}")
@@ -115,7 +116,12 @@ def _plain(value: Value) -> str:
 
 
 def _arguments(
-    values: Mapping[str, Expr], flavour: str, use: Use, version: str | None, trl_version: str | None
+    values: Mapping[str, Expr],
+    flavour: str,
+    use: Use,
+    version: str | None,
+    trl_version: str | None,
+    keeps: bool | None,
 ) -> list[Binding]:
     args = library_arguments(values, flavour, version, trl_version)
     evaluated = _evaluation(args, use)
@@ -129,7 +135,7 @@ def _arguments(
         *parallel(args, version),
     ]
     if flavour != "transformers":
-        found += trl(args, flavour, use, trl_version)
+        found += trl(args, flavour, use, trl_version, keeps)
     return found
 
 

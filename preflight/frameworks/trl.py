@@ -5,7 +5,7 @@ Read from TRL 0.7 to 1.16.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from preflight.frameworks.library_defaults import NO, Use, truth
 from preflight.program.arguments import Arguments
@@ -49,9 +49,12 @@ def old_ppo(args: Arguments, base: Expr) -> list[Binding]:
     ]
 
 
-def trl(args: Arguments, flavour: str, use: Use, version: str | None = None) -> list[Binding]:
-    """Bindings of the arguments that TRL's configurations add to the Trainer's; `version` is that of TRL."""
-    found = [*_lengths(args, flavour, version), *_references(args, flavour, use, version), *_vllm(args)]
+def trl(
+    args: Arguments, flavour: str, use: Use, version: str | None = None, keeps: bool | None = None
+) -> list[Binding]:
+    """Bindings of the arguments that TRL's configurations add to the Trainer's; `version` is that of TRL. `keeps`: see
+    `keeps_reference`."""
+    found = [*_lengths(args, flavour, version), *_references(args, flavour, use, keeps), *_vllm(args)]
     if flavour == "sft" and not ("use_liger_kernel" in args and constant(args["use_liger_kernel"]) is not False):
         found += _sft_loss(args, version)
     return found
@@ -126,8 +129,21 @@ _KEPT_ANYWAY = ((0, 29), (1, 1))
 """Between these releases DPO keeps the reference model although its probabilities were computed before the training
 (trl/trainer/dpo_trainer.py of 0.29 and 1.0)."""
 
+_MAY_BE_KEPT = Unknown(
+    "TRL 0.29 and 1.0 keep the reference model after precompute_ref_log_probs, other releases do not, and no file "
+    "states the release",
+    Cause.not_set,
+)
 
-def _references(args: Arguments, flavour: str, use: Use, version: str | None) -> Iterator[Binding]:
+
+def keeps_reference(releases: Iterable[str]) -> bool | None:
+    """Whether DPO keeps a reference model that it computed the probabilities with; None: the releases differ."""
+    numbers = [release(one) or NEWEST for one in releases]
+    found = {_KEPT_ANYWAY[0] <= number < _KEPT_ANYWAY[1] for number in numbers}
+    return None if len(found) != 1 else found.pop()
+
+
+def _references(args: Arguments, flavour: str, use: Use, keeps: bool | None) -> Iterator[Binding]:
     """The frozen model that a preference loss compares with; with adapters the base model serves as it.
 
     A model that the program passes is kept, whatever the arguments say. `reference_free` changes the loss alone.
@@ -148,10 +164,11 @@ def _references(args: Arguments, flavour: str, use: Use, version: str | None) ->
         yield bind(field, when(none, Const(0), own), rank, first_origin(args["beta"]) or place)
         return
     yield bind(field, when(use.reference, Const(1), own), rank, place)
-    if "precompute_ref_log_probs" in args and not _KEPT_ANYWAY[0] <= (release(version) or NEWEST) < _KEPT_ANYWAY[1]:
+    if "precompute_ref_log_probs" in args and keeps is not True:
         computed = truth(args["precompute_ref_log_probs"])
-        without, otherwise = when(use.reference, Const(1), Const(0)), when(use.reference, Const(1), own)
-        yield args.bind(field, "precompute_ref_log_probs", when(computed, without, otherwise))
+        freed = Const(0) if keeps is False or constant(own) == 0 or flavour != "dpo" else Const(_MAY_BE_KEPT)
+        without, otherwise = when(use.reference, Const(1), freed), when(use.reference, Const(1), own)
+        yield bind(field, when(computed, without, otherwise), Rank.read, first_origin(args["precompute_ref_log_probs"]))
 
 
 def _vllm(args: Arguments) -> Iterator[Binding]:

@@ -132,6 +132,26 @@ def of_a_device(key: str) -> bool:
     return bool(components) and bool(_OF_A_DEVICE & set(components[-1].split("_")))
 
 
+_FREEZES = re.compile(
+    r"(un)?freeze(_\w+)?|\w+_(un)?freeze|(un|num_)?frozen(_\w+)?|\w+_frozen|linear_prob(e|ing)|(train|tune)_head_only"
+)
+"""Settings that say by their name that a part of the model is not trained."""
+_FREEZES_NO_PART = re.compile(r"(^|_)(epochs?|steps?|iters?|bn|batch_?norms?|norms?|stats|until|after|lr)(_|$)")
+"""What such a name speaks of where the need is that of the whole model: a time, after which all is trained; statistics
+of layers; a rate."""
+
+
+def _frozen(components: tuple[str, ...], expr: Expr) -> Expr | None:
+    """The frozen parts, which nobody read, of a setting that says that there are some; None if it says nothing."""
+    name, value = components[-1], expr.value if isinstance(expr, Const) else None
+    if _role(components) == "none" or not _FREEZES.fullmatch(name) or _FREEZES_NO_PART.search(name):
+        return None
+    if isinstance(value, Unknown) or not value or str(value).lower() in ("none", "false", "no", "off", "0"):
+        return None
+    words = f"{name} is set, and no code that was read uses it: which parts of the model are frozen is not known"
+    return Const(Unknown(words, Cause.not_modelled), expr.origin)
+
+
 def binding_for(key: str, expr: Expr, kind: str = "") -> Binding | None:
     """The lowest-ranked Binding that a setting's name suggests, its value put into the Job's spelling."""
     components = _components(key)
@@ -143,6 +163,8 @@ def binding_for(key: str, expr: Expr, kind: str = "") -> Binding | None:
             if name in names and _role(components) == "train":
                 found = _optimizer(expr) if field == "train.optimizer" else spelled(expr, PRECISIONS)
                 return Binding(field, found, Rank.by_name, expr.origin)
+        if frozen := _frozen(components, expr):
+            return Binding("train.frozen", frozen, Rank.by_name, expr.origin)
     meant = field_for(key, kind)
     if meant == "model.name" and isinstance(expr, Const) and isinstance(expr.value, str) and expr.value.isalpha():
         return None  # `model.name: small` chooses among the program's own models: no id at the hub is a plain word

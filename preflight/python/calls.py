@@ -27,7 +27,7 @@ from preflight.python.objects import (
     may_hold_more,
     to_expr,
 )
-from preflight.vocabulary.values import Origin
+from preflight.vocabulary.values import Expr, Op, Origin
 
 
 def evaluate_call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
@@ -114,10 +114,23 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         callee=callee,
     )
     same = ev.calls_of.setdefault(id(site.node), [])
-    if not any(known.says_the_same(record) for known in same):  # an unrolled loop repeats its calls
+    known = next((one for one in same if one.says_the_same(record)), None)  # an unrolled loop repeats its calls
+    if known is not None:
+        known.conditions = _either(known.conditions, record.conditions)
+    else:
         same.append(record)
         ev.calls.append(record)
     return record
+
+
+def _either(one: tuple[Expr, ...], other: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The conditions of a call that is made under either of two lists of them: without the one that only says which of
+    two alternatives is meant (`model` is made in both branches of an `if`). Else the first list."""
+    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    if at is None or one[at + 1 :] != other[at + 1 :]:
+        return one
+    opposite = Op("not", (one[at],)) == other[at] or Op("not", (other[at],)) == one[at]
+    return (*one[:at], *one[at + 1 :]) if opposite else one
 
 
 def _names(callee: Abstract, node: ast.Call) -> tuple[str, str | None, str, Abstract | None]:

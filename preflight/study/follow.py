@@ -6,7 +6,7 @@ composes belong to its step and are no steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
@@ -23,6 +23,7 @@ from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Re
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, names
+from preflight.vocabulary.written import Relocation, Written
 
 MAX_DEPTH = 8
 """Scripts that start scripts. A longer chain has files that start each other."""
@@ -75,11 +76,11 @@ class Follower:
             self.skipped.setdefault(path, Skipped(path, "unrecognised", "its format is not recognised"))
         return found
 
-    def _tried(self, path: str, action: Callable[[Source], Result]) -> Result | None:
+    def _tried(self, path: str, action: Callable[[Source], Result], project: Project | None = None) -> Result | None:
         """What `action` returns for a file; None, and the reason in `skipped`, for a file that cannot be read."""
         try:
             with cpu_of_a_file():
-                return action(self.project.source(path))
+                return action((project or self.project).source(path))
         except UnreadableFile as error:
             self.skipped[path] = Skipped(path, "unreadable", str(error))
         except DocumentError as error:
@@ -97,15 +98,34 @@ class Follower:
         """
         if call is None and path in self._plain:
             return self._plain[path]
+        if call is not None and path in call.launch.written:
+            return self._written(path, call)
         dialect, reading = self.dialect(path), None
         if dialect is None and composed and self._only_unrecognised(path):
             dialect = self._composed(path)
         if dialect is not None:
-            read = dialect.read
-            reading = self._tried(path, lambda source: read(source, call, self.project))
+            read, project = dialect.read, self._seen_by(call)
+            reading = self._tried(path, lambda source: read(source, call, project))
+            if reading is not None and call is not None:
+                reading = relocated(reading, call.launch.written, call.caller)
         if call is None:
             self._plain[path] = reading
         return reading
+
+    def _seen_by(self, call: Call | None) -> Project:
+        """The project with the files that were written before a call."""
+        return self.project if call is None else self.project.with_written(call.launch.written)
+
+    def _written(self, path: str, call: Call) -> Reading | None:
+        """The reading of a configuration that the script wrote; None if its text is not known."""
+        project = self._seen_by(call)
+
+        def read(source: Source) -> Reading | None:
+            dialect = recognise(source, project)
+            return None if dialect is None else dialect.read(source, call, project)
+
+        found = self._tried(path, read, project)
+        return None if found is None else relocated(found, call.launch.written, call.caller)
 
     def _composed(self, path: str) -> Dialect | None:
         """The dialect of a configuration that a program names: a tool's file of any name, else Hydra's."""
@@ -116,7 +136,8 @@ class Follower:
 
     def _command(self, path: str, call: Call) -> Reading:
         """The reading of a command in a script that starts no file of the project."""
-        return load("commands").read(self.project.source(path), call, self.project)
+        reading = load("commands").read(self.project.source(path), call, self._seen_by(call))
+        return relocated(reading, call.launch.written, call.caller)
 
     def _only_unrecognised(self, path: str) -> bool:
         return path in self.skipped and self.skipped[path].kind == "unrecognised"
@@ -173,7 +194,7 @@ class Follower:
         start = (*above, _starting(step)) if step.reading.trains_itself else chain
         links = [*step.reading.links, *(link for config in step.configs for link in config.reading.links)]
         for link in links:
-            target = self._target(link) if link.kind in LAUNCHES else None
+            target = self._target(link, step.launch) if link.kind in LAUNCHES else None
             if target is None or (target in trail and link.kind != "command") or len(chain) >= MAX_DEPTH:
                 continue
             for longer in self._launch(link, target, step, start):
@@ -195,16 +216,26 @@ class Follower:
             return
         yield from self._extend(self._step(reading, replace(link, target=target), call, launch), chain)
 
-    def _target(self, link: Link) -> str | None:
+    def _target(self, link: Link, outer: Launch) -> str | None:
         """The file that a link leads to; None if it is not in the project."""
+        project = self.project.with_written({**outer.written, **link.launch.written})
         names = [link.target]
         if link.kind == "module":
             stem = link.target.replace(".", "/")
             names = [f"{base}{stem}{end}" for base in ("", "src/") for end in (".py", "/__main__.py")]
         for name in names:
-            if name and self.project.exists(name):
+            if name and project.exists(name):
                 return PurePosixPath(name).as_posix()
         return None
+
+
+def relocated(reading: Reading, written: Mapping[str, Written], script: str) -> Reading:
+    """The same reading with its places in the script at `script`, where that wrote the files it was read from."""
+    if not any(one is not None for one in written.values()):
+        return reading
+    found = Relocation(written).of(reading)
+    reads = tuple(dict.fromkeys(script if written.get(path) is not None else path for path in reading.reads))
+    return replace(found, path=script if written.get(reading.path) is not None else reading.path, reads=reads)
 
 
 def _unread_part(step: ChainStep, more: Unread) -> ChainStep:
@@ -302,6 +333,7 @@ def _merge(outer: Launch, inner: Launch) -> Launch:
         trials,
         {**outer.environment, **inner.environment},
         outer.multirun or inner.multirun,
+        {**outer.written, **inner.written},
     )
 
 

@@ -22,8 +22,17 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
         try:
             replies.append(steps.trace(item))
         except Exception as error:  # what a model's own code raises cannot be listed; it is reported, not hidden
-            replies.append({"error": f"{type(error).__name__}: {error}"})
+            replies.append({"error": _words(error)})
     return {"versions": {**_versions(), "tracer": TRACER_VERSION}, "traces": replies}
+
+
+def _words(error: Exception) -> str:
+    """The error in words for the user: without the name of its class where the words say it all."""
+    from .building import CannotBuild
+
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"{error.name} is not installed in this interpreter"
+    return str(error) if isinstance(error, CannotBuild) else f"{type(error).__name__}: {error}"
 
 
 def _versions() -> dict[str, str]:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from preflight.vocabulary.errors import suggestion
 from preflight.vocabulary.spelling import YOLO_HOMES
 from preflight.vocabulary.values import Cause, Unknown
 
@@ -52,6 +53,18 @@ def of_target(target: str) -> Statistics:
     plain = name.partition(".")[0]
     found = _with_and_without(home).get(plain) if home in ("timm", "torchvision") else None
     return Unknown(_missing(target), Cause.model_unknown) if found is None else found
+
+
+def no_such_target(target: str) -> str | None:
+    """Why no library has a model of this name ("timm:resnet5"), with the nearest name; None if one may have it."""
+    home, _, name = target.partition(":")
+    if home not in ("timm", "torchvision") or not re.fullmatch(r"\w+(\.\w+)?", name):
+        return None
+    known = _with_and_without(home)
+    plain = name.partition(".")[0]
+    if plain in known:
+        return None
+    return f"{home} {table()['made_with'][home]} has no model {plain}{suggestion(plain, known)}"
 
 
 def of_architecture(architecture: str, config: Mapping[str, Any], task: str) -> Statistics:

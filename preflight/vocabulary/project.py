@@ -16,6 +16,7 @@ from preflight.system.files import UnreadableFile as UnreadableFile
 from preflight.system.files import read_bytes, real
 from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.text import Source
+from preflight.vocabulary.written import Written
 
 if TYPE_CHECKING:
     from preflight.vocabulary.settings import Settings
@@ -92,6 +93,8 @@ class Project:
         """The project that this one has other texts of."""
         self.remembered = Remembered()
         """Readings of files, by path."""
+        self.replaced: frozenset[str] = frozenset()
+        """Files that a script writes before its program starts, with a text that is not known."""
         self.spent: dict[str, int] = {}
         """What was used of budgets for all files together, by what is counted."""
         self.submissions: Mapping[str, Submission] = {}
@@ -105,9 +108,18 @@ class Project:
     def with_overlay(self, texts: Mapping[str, str]) -> Project:
         """The same project with some texts replaced, nothing written. Unchanged files are read in this one."""
         other = Project(self.root, self.settings, {**self.overlay, **texts})
-        other.submissions = self.submissions
+        other.submissions, other.replaced = self.submissions, self.replaced
         other._under, other._homes, other._files, other._listed = self, self._homes, self._files, self._listed
         other.remembered = self.remembered.without(texts)
+        return other
+
+    def with_written(self, written: Mapping[str, Written]) -> Project:
+        """The project as a program sees it after its script wrote files: a file of unknown text is not there."""
+        if not written:
+            return self
+        other = self.with_overlay({path: one.text for path, one in written.items() if one is not None})
+        other.replaced = self.replaced | {path for path, one in written.items() if one is None}
+        other.remembered = self.remembered.without(written)
         return other
 
     def relative(self, path: Path) -> str | None:
@@ -119,6 +131,8 @@ class Project:
 
     def exists(self, path: str) -> bool:
         """Whether a file of that name is under the root."""
+        if path in self.replaced:
+            return False
         if path in self.overlay:
             return self._inside(path) is not None
         if path not in self._files:
@@ -140,6 +154,8 @@ class Project:
         if path not in self._cache:
             path = PurePosixPath(path).as_posix()
         if path not in self._cache:
+            if path in self.replaced:
+                raise UnreadableFile("the script writes it before, with a text that is not known")
             if self._under is not None and self.overlay.get(path) is self._under.overlay.get(path):
                 return self._under.source(path)
             try:

@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias
 from preflight.vocabulary.budgets import Budget
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Axis, Cause, Const, Expr, Op, Origin, Span, Unknown, Value, unknown
+from preflight.vocabulary.written import Written
 
 Launcher: TypeAlias = Literal["python", "torchrun", "accelerate", "deepspeed", "srun", "wandb-agent", "optuna"]
 LinkKind: TypeAlias = Literal["program", "module", "sweep", "config", "script", "command"]
@@ -97,6 +98,8 @@ class Launch:
     trials_per_gpu: Expr | None = None
     environment: Mapping[str, Expr] = field(default_factory=dict)
     multirun: bool = False
+    written: Mapping[str, Written] = field(default_factory=dict)
+    """Files that scripts wrote before, by their path in the project: what the project has under it is older."""
 
 
 HET_GROUP = "--het-group"

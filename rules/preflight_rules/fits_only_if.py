@@ -14,11 +14,12 @@ from preflight.api import (
     gib,
     gpu_name,
     largest,
+    positions_of,
     several,
     severity_of,
+    targets_of,
     with_fields,
 )
-from preflight_rules.shared.positions import positions_of, targets_of
 from preflight_rules.shared.programs import LOOP
 
 WITHOUT_LENGTH = LOOP.replace('parser.add_argument("--max_length", type=int, default=512)\n', "").replace(

@@ -16,6 +16,7 @@ from preflight.api import (
     Finding,
     Job,
     Origin,
+    Positions,
     Proposal,
     Range,
     Rule,
@@ -25,10 +26,10 @@ from preflight.api import (
     evaluate,
     model_name,
     names,
+    positions_of,
     related_of,
     with_fields,
 )
-from preflight_rules.shared.positions import Positions, positions_of
 from preflight_rules.shared.programs import LANGUAGE, LOOP
 from preflight_rules.shared.texts import text_of
 

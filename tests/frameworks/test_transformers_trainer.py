@@ -158,7 +158,6 @@ def test_trls_chunks_are_a_loss_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("given", "flavour", "reference"),
     [
-        ({"precompute_ref_log_probs": True}, "dpo", 0),
         ({"reference_free": True}, "dpo", 1),
         ({"precompute_ref_log_probs": False}, "dpo", 1),
         ({"beta": 0.04}, "grpo", 1),

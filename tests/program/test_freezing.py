@@ -137,3 +137,30 @@ def test_adapters_freeze_the_model_themselves(tmp_path: Path) -> None:
     model = peft.get_peft_model(model, peft.LoraConfig(r=8))
     """
     assert told(body, tmp_path) is None
+
+
+SCORER = """
+class Scorer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = torchvision.models.resnet50()
+        self.head = torch.nn.Linear(1000, 1)
+    def forward(self, x):
+        return self.head(self.trunk(x))
+def load(path):
+    model = Scorer()
+    return model
+if args.freeze:
+    model = load("old.pt")
+else:
+    model = Scorer()
+for p in model.parameters():
+    p.requires_grad = False
+for p in model.head.parameters():
+    p.requires_grad = True
+"""
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_both_alternatives_of_a_model_of_one_class_are_frozen(tmp_path: Path, freeze: bool) -> None:
+    assert is_unknown(told(SCORER, tmp_path, given={"freeze": freeze}))

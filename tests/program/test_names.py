@@ -6,7 +6,8 @@ import pytest
 
 from preflight.program.names import binding_for, field_for, of_a_device
 from preflight.vocabulary.job import fields
-from preflight.vocabulary.values import Cause, Const, Unknown, evaluate
+from preflight.vocabulary.reading import Rank
+from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate
 
 NOTHING = [
     "global_batch_size", "total_batch_size", "trainer.effective_batch_size", "loader.global_batch_size",
@@ -126,3 +127,29 @@ def test_names_of_what_one_device_gets(key: str, expected: bool) -> None:
 
 def test_a_name_without_meaning_binds_nothing() -> None:
     assert binding_for("learning_rate", Const(1e-3)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("freeze_backbone", False), ("freeze_layers", 0), ("freeze_layers", None), ("frozen_epochs", 3),
+        ("freeze_bn", True), ("unfreeze_epoch", 5), ("test.freeze_backbone", True), ("freezer", True),
+    ],
+)  # fmt: skip
+def test_names_that_freeze_nothing_for_the_whole_training(key: str, value: Value) -> None:
+    found = binding_for(key, Const(value))
+    assert found is None or found.field != "train.frozen"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("freeze_layers", True), ("freeze_backbone", True), ("unfreeze_last_n", 2), ("linear_probe", True),
+        ("model.freeze_encoder", True), ("model.backbone.frozen", True), ("num_frozen_layers", 4), ("freeze", "1,2"),
+    ],
+)  # fmt: skip
+def test_names_that_freeze_parts_make_them_unknown(key: str, value: Value) -> None:
+    found = binding_for(key, Const(value))
+    assert found is not None
+    assert (found.field, found.rank) == ("train.frozen", Rank.by_name)
+    assert isinstance(evaluate(found.expr), Unknown)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from preflight.dialects.shell.made_files import MadeFiles, name_of, written_by
 from preflight.dialects.shell.outputs import Outputs, indices_of, one_list, plain_name, selected, words_at
 from preflight.dialects.shell.values import (
     brace_words,
@@ -57,6 +58,9 @@ from preflight.vocabulary.values import (
 
 Sourced = Callable[[str], "BashDocument | None"]
 
+_BUILTINS = frozenset(["export", "declare", "local", "readonly", "unset", "set", "echo", "printf", "test", "[", "[["])
+"""Commands of the shell that start no program."""
+
 
 @dataclass(frozen=True)
 class StartedCommand:
@@ -71,6 +75,7 @@ class StartedCommand:
     origin: Origin
     group: int
     directory: str | None
+    made: MadeFiles = field(default_factory=dict)  # what the script wrote before
 
 
 @dataclass
@@ -103,6 +108,7 @@ class Shell:
     assigned: dict[str, list[Expr]] = field(default_factory=dict)
     """The values that the steps of the conditional block around give to each variable."""
     outputs: Outputs = field(default_factory=lambda: Outputs(lambda name: None))
+    made: MadeFiles = field(default_factory=dict)
     fixed: dict[str, Expr] = field(default_factory=dict)
     """Axes whose values are followed one at a time, with the current values."""
     unrolled: bool = False
@@ -288,27 +294,21 @@ class Shell:
             self.arguments = rest[1:]
         elif name == "exit":
             self.ended = True
-        elif name not in (
-            "export",
-            "declare",
-            "local",
-            "readonly",
-            "unset",
-            "set",
-            "echo",
-            "printf",
-            "test",
-            "[",
-            "[[",
-        ):
+        elif name not in _BUILTINS:
+            for one in written_by(name, rest, self.outputs.written, self.outputs.files):
+                self._made(*one)
             self._run(step, words)
 
     def _write(self, target: ShellWord, text: Expr | None) -> None:
         """A file that the script writes. Under a condition, it may also be the file that was there before."""
-        name = evaluate(self.closed(target.expr))
-        if isinstance(name, str):
-            known = text is not None and not self.doubtful
-            self.outputs.written[plain_name(name)] = self.closed(text) if text is not None and known else None
+        name = name_of(self.closed(target.expr))
+        if name is not None:
+            self._made(name, None if text is None or self.doubtful else self.closed(text))
+
+    def _made(self, name: str, text: Expr | None) -> None:
+        self.outputs.written[plain_name(name)] = text = None if self.doubtful else text
+        key = (name, self.directory)
+        self.made = {**{one: old for one, old in self.made.items() if one != key}, key: text}
 
     def _run(self, step: ShellCommand, words: tuple[Word, ...]) -> None:
         own = {one.name: self.closed(one.expr) for one in step.environment}
@@ -316,7 +316,7 @@ class Shell:
         if self.fixed:
             shared = {name: self.closed(value) for name, value in shared.items()}
         origin = replace(step.words[0].origin, via=self.turns)
-        self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory))
+        self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory, self.made))
         if step.background:
             self.pending = True
         elif not self.pending:

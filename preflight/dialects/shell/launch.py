@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from preflight.dialects.shell import docker_run
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.values import word_text
+from preflight.dialects.shell.written import files_written
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import LaunchCommand, asks_the_machine, take_apart
 from preflight.vocabulary.project import Project, without_dots
@@ -63,7 +64,9 @@ class Launched:
 
 def launched(run: StartedCommand, shell: Shell, project: Project, request: Request | None) -> Iterator[Launched]:
     """The programs that a command starts; a command string may start several."""
-    launch = Launch(environment=dict(run.environment))
+    beside = str(PurePosixPath(shell.source.path).parent)
+    written = files_written(run.made, lambda directory: _directories(directory, beside, project), project)
+    launch, project = Launch(environment=dict(run.environment), written=written), project.with_written(written)
     words: tuple[Word, ...] = run.words
     for _ in range(MAX_PEELED):
         command = take_apart(words)
@@ -244,6 +247,7 @@ def _within(outer: Launch, inner: Launch, request: Request | None) -> Launch:
         inner.trials_per_gpu or outer.trials_per_gpu,
         {**outer.environment, **inner.environment},
         outer.multirun or inner.multirun,
+        {**outer.written, **inner.written},
     )
 
 

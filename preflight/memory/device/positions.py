@@ -1,11 +1,16 @@
-"""The number of positions of a model, from its config or from the catalogue of models."""
+"""The number of positions of a model, from its config or from the catalogue of models.
+
+A sequence longer than that fails, or leaves the lengths that the model was trained for: a rule says so of a length that
+the program reads, and a length that only a name suggests is not believed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from preflight.api import Job, known_model
+from preflight.memory.device.law.catalogue import find
+from preflight.vocabulary.job import Job
 
 KEYS = ("max_position_embeddings", "n_positions", "block_size")
 """Names for the number of positions in transformers' configs and in nanoGPT's."""
@@ -51,7 +56,7 @@ def _config(job: Job) -> tuple[str | None, Mapping[str, object]]:
     config: Mapping[str, object] = job.model.config or {}
     family = config.get("model_type") or job.model.architecture
     if not config and job.model.name is not None:
-        known = known_model(job.model.name)
+        known = find(job.model.name)
         if known is not None:
             family, config = family or known.architecture, known.config
     return (str(family) if family is not None else None), config
