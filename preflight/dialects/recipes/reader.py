@@ -61,7 +61,7 @@ def reading(
 
 def starts(found: Reading, project: Project) -> bool:
     """Whether a file of recipes starts a program of the project, or a script."""
-    return any(link.kind == "script" or starts_program(link, project) for link in found.links)
+    return any(link.kind in ("script", "job") or starts_program(link, project) for link in found.links)
 
 
 def _plain(part: object) -> str:

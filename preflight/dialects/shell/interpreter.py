@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from preflight.dialects.shell.outputs import Outputs, indices_of, one_list, plain_name, selected, words_at
+from preflight.dialects.shell.repeated import DETACHED
 from preflight.dialects.shell.values import (
     brace_words,
     given_at_start,
@@ -57,6 +58,9 @@ from preflight.vocabulary.values import (
 
 Sourced = Callable[[str], "BashDocument | None"]
 
+_BUILT_IN = ("export", "declare", "local", "readonly", "unset", "set", "echo", "printf", "test", "[", "[[")
+"""Commands of the shell that start no program."""
+
 
 @dataclass(frozen=True)
 class StartedCommand:
@@ -71,6 +75,8 @@ class StartedCommand:
     origin: Origin
     group: int
     directory: str | None
+    given: Expr | None = None
+    """The text of its standard input (`<<EOF`); None: not stated."""
 
 
 @dataclass
@@ -288,19 +294,7 @@ class Shell:
             self.arguments = rest[1:]
         elif name == "exit":
             self.ended = True
-        elif name not in (
-            "export",
-            "declare",
-            "local",
-            "readonly",
-            "unset",
-            "set",
-            "echo",
-            "printf",
-            "test",
-            "[",
-            "[[",
-        ):
+        elif name not in _BUILT_IN:
             self._run(step, words)
 
     def _write(self, target: ShellWord, text: Expr | None) -> None:
@@ -316,8 +310,10 @@ class Shell:
         if self.fixed:
             shared = {name: self.closed(value) for name, value in shared.items()}
         origin = replace(step.words[0].origin, via=self.turns)
-        self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory))
-        if step.background:
+        text = operands_of(step.given)[0] if isinstance(step.given, Op) and step.given.operator == "text" else None
+        given = None if text is None else self.closed(text)
+        self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory, given))
+        if step.background or word_text(words[0]) in DETACHED:
             self.pending = True
         elif not self.pending:
             self.group += 1
