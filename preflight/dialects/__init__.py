@@ -39,6 +39,7 @@ DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("hydra", YAML),
     ("transformers_args", (*YAML, ".json")),
     ("program", PYTHON),
+    ("python_launcher", PYTHON),
     ("makefile", (".mk",)),
     ("justfile", (".just",)),
 )
@@ -65,6 +66,7 @@ HOMES: Mapping[str, str] = {
     "makefile": "preflight.dialects.recipes.makefile",
     "justfile": "preflight.dialects.recipes.justfile",
     "dvc": "preflight.dialects.recipes.dvc",
+    "python_launcher": "preflight.dialects.recipes.python_launcher",
     "commands": "preflight.frameworks.commands",
 }
 """Name of a dialect -> its module. `commands` reads a line of a script that runs a tool, so it has no files."""

@@ -51,7 +51,7 @@ def reading(
             raise DocumentError(f"it has more than {RECIPES:,} recipes", Span(0, 0))
         found = list(_links(source, recipe, project))
         for link in found:
-            key = f"{link.kind} {link.target} {_plain(link.words)} {_plain(link.launch)}"
+            key = f"{link.kind} {link.target} {_plain(link.words)} {_plain(link.launch)} {_plain(link.submitted)}"
             if key not in seen:
                 seen.add(key)
                 links.append(replace(link, group=group + (link.group or 0)))
