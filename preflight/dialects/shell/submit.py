@@ -16,6 +16,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, evaluat
 
 _HOLE = "{unread}"
 """Stands for a value that is not known where the options are told apart. It is no option and not empty."""
+_SUBMITS_NOTHING = ("test-only", "help", "usage", "version")
 _OF_SCHEDULER = ("SLURM_", "SBATCH_", "SRUN_", "CUDA_VISIBLE_DEVICES")
 """Variables that SLURM sets anew for a job."""
 
@@ -39,6 +40,8 @@ def taken_apart(words: tuple[Word, ...], given: Expr | None) -> Submission:
         whole_word = word_text(words[at]) is None and not words[at].prefix
         if texts[at].startswith("-") and texts[at] != "--":
             found, used = option_at(texts, at)
+            if any(one.name in _SUBMITS_NOTHING for one in found):
+                return Submission(words)
             if any(one.name == "wrap" for one in found):
                 wrapped = _value(words[at], words[at + 1 : at + 1 + used])
             at += 1 + used

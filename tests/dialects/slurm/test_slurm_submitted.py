@@ -49,6 +49,7 @@ def asked(study: Study) -> Request:
     "text",
     [
         "sbatch --version",
+        "sbatch --test-only job.sh",
         "sbatch --mem=4G",  # the script comes from a standard input that is not known
         'sbatch --wrap "echo done"',
         "sbatch other.sh",
