@@ -39,6 +39,7 @@ DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("hydra", YAML),
     ("transformers_args", (*YAML, ".json")),
     ("program", PYTHON),
+    ("python_launcher", PYTHON),
     ("makefile", (".mk",)),
     ("justfile", (".just",)),
     ("notebook", (".ipynb",)),
@@ -67,6 +68,7 @@ HOMES: Mapping[str, str] = {
     "justfile": "preflight.dialects.recipes.justfile",
     "dvc": "preflight.dialects.recipes.dvc",
     "notebook": "preflight.dialects.notebook.reader",
+    "python_launcher": "preflight.dialects.recipes.python_launcher",
     "commands": "preflight.frameworks.commands",
 }
 """Name of a dialect -> its module. `commands` reads a line of a script that runs a tool, so it has no files."""

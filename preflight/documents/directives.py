@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from preflight.vocabulary.values import Span
+from preflight.vocabulary.values import Span, Unknown
 
 
 # Options of sbatch(1), Slurm 25.05: without a value, with an optional value (only behind `=`), with a value.
@@ -58,7 +58,8 @@ class Directive:
     """One option: its long name, its value without quotes (None: no value), and their places.
 
     `value_span` includes the quotes. `known` is False for an option that sbatch does not have, so that it refuses the
-    script. `component` counts `hetjob` separators. `line` counts from 1.
+    script. `component` counts `hetjob` separators. `line` counts from 1. `unread` says why a value is not known: its
+    text then stands for it.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Directive:
     line: int
     known: bool = True
     component: int = 0
+    unread: Unknown | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,8 @@ class ShellCommand:
     environment: tuple[Assignment, ...] = ()
     background: bool = False
     blocks: tuple[ShellBlock, ...] = ()
+    given: Expr | None = None
+    """Its standard input (`<<EOF`), see `Words.given`; None: that of the script."""
 
     @property
     def name(self) -> str | None:
@@ -357,7 +359,7 @@ class ShellReader:
         if not words:
             return
         start = min([words[0].span.start, *(assignment.span.start for assignment in own)])
-        command = ShellCommand(tuple(words), Span(start, words[-1].span.end), tuple(own), background, blocks)
+        command = ShellCommand(tuple(words), Span(start, words[-1].span.end), tuple(own), background, blocks, given)
         self.commands.append(command)
         self._assigned_by(command, given)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from preflight.study.assemble import assemble
-from preflight.study.follow import Chain, Follower, crashed
+from preflight.study.follow import INSIDE, Chain, Follower, crashed
 from preflight.study.launchers import Launchers
 from preflight.study.same_job import CONFIGURATION, merged
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
@@ -154,8 +154,8 @@ def _longest(chains: Iterable[Chain]) -> list[Chain]:
 
 
 def _is_command(link: Link | None) -> bool:
-    """Whether a link leads to a command in the same script, not to another file."""
-    return link is not None and link.kind == "command"
+    """Whether a link leads to a command or a job in the same script, not to another file."""
+    return link is not None and link.kind in INSIDE
 
 
 def _why_not(path: str, follower: Follower) -> Skipped:

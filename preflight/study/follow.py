@@ -19,7 +19,18 @@ from preflight.vocabulary.budgets import LAUNCHED, cpu_of_a_file
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
-from preflight.vocabulary.reading import Branch, Call, Launch, Link, Problem, Reading, Unread, Word, cannot_be_parsed
+from preflight.vocabulary.reading import (
+    Branch,
+    Call,
+    Launch,
+    Link,
+    Problem,
+    Reading,
+    Submitted,
+    Unread,
+    Word,
+    cannot_be_parsed,
+)
 from preflight.vocabulary.study import Skipped
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Const, Expr, Op, Origin, Span, names
@@ -31,7 +42,9 @@ MAX_DEPTH = 8
 
 Result = TypeVar("Result")
 
-LAUNCHES = ("program", "module", "sweep", "script", "command")
+LAUNCHES = ("program", "module", "sweep", "script", "command", "job")
+INSIDE = ("command", "job")
+"""Links to a part of the file that has them."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,11 @@ class Follower:
         reading = load("commands").read(self.project.source(path), call, self._seen_by(call))
         return relocated(reading, call.launch.written, call.caller)
 
+    def _job(self, path: str, call: Call) -> Reading | None:
+        """The reading of a job whose script stands in a file: `sbatch --wrap "..."`."""
+        read = load("slurm").read
+        return self._tried(path, lambda source: read(source, call, self.project))
+
     def _only_unrecognised(self, path: str) -> bool:
         return path in self.skipped and self.skipped[path].kind == "unrecognised"
 
@@ -195,7 +213,7 @@ class Follower:
         links = [*step.reading.links, *(link for config in step.configs for link in config.reading.links)]
         for link in links:
             target = self._target(link, step.launch) if link.kind in LAUNCHES else None
-            if target is None or (target in trail and link.kind != "command") or len(chain) >= MAX_DEPTH:
+            if target is None or (target in trail and link.kind not in INSIDE) or len(chain) >= MAX_DEPTH:
                 continue
             for longer in self._launch(link, target, step, start):
                 found = True
@@ -210,8 +228,11 @@ class Follower:
         words = tuple(_resolved(item, scope) for item in link.words)
         settings = {name: scope.resolve(expr) for name, expr in link.settings.items()}
         launch = _merge(step.launch, with_expressions(link.launch, scope.resolve))
-        call = Call(step.reading.path, words, settings, launch, link.directory)
-        reading = self._command(target, call) if link.kind == "command" else self.read(target, call)
+        call = Call(step.reading.path, words, settings, launch, link.directory, _submitted(link, scope))
+        if link.kind == "command":
+            reading: Reading | None = self._command(target, call)
+        else:
+            reading = self._job(target, call) if link.kind == "job" else self.read(target, call)
         if reading is None or not (reading.trains or any(one.kind in LAUNCHES for one in reading.links)):
             return
         yield from self._extend(self._step(reading, replace(link, target=target), call, launch), chain)
@@ -300,6 +321,14 @@ def branch_scope(scope: Scope, branch: Branch) -> Scope:
 
 def _resolved(item: Word, scope: Scope) -> Word:
     return item if item.value is None else replace(item, value=scope.resolve(item.value))
+
+
+def _submitted(link: Link, scope: Scope) -> Submitted | None:
+    given = link.submitted
+    if given is None:
+        return None
+    script = None if given.script is None else scope.resolve(given.script)
+    return Submitted(tuple(_resolved(item, scope) for item in given.options), script)
 
 
 def with_expressions(launch: Launch, change: Callable[[Expr], Expr]) -> Launch:

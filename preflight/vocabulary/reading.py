@@ -23,8 +23,8 @@ from preflight.vocabulary.values import Axis, Cause, Const, Expr, Op, Origin, Sp
 from preflight.vocabulary.written import Written
 
 Launcher: TypeAlias = Literal["python", "torchrun", "accelerate", "deepspeed", "srun", "wandb-agent", "optuna"]
-LinkKind: TypeAlias = Literal["program", "module", "sweep", "config", "script", "command"]
-"""module: the target is dotted. command: the target is the script that has its line."""
+LinkKind: TypeAlias = Literal["program", "module", "sweep", "config", "script", "command", "job"]
+"""module: the target is dotted. command, job: the target is the script that has its line, or the text of the job."""
 ParameterKind: TypeAlias = Literal["argparse", "click", "wandb", "hydra", "omegaconf", "dataclass"]
 ProblemSeverity: TypeAlias = Literal["error", "warning", "info"]
 
@@ -109,6 +109,14 @@ SHM, MEMORY, GPUS = "container:shm", "container:memory", "container:gpus"
 
 
 @dataclass(frozen=True, slots=True)
+class Submitted:
+    """How a script gives a job to SLURM: `sbatch OPTIONS job.sh`. `script` is the text of a job that is no file."""
+
+    options: tuple[Word, ...] = ()
+    script: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """This file starts (or configures) another: `target` relative to the project's root, with `/`.
 
@@ -125,6 +133,8 @@ class Link:
     group: int = 0
     directory: str | None = None
     """The current directory in which the target starts, relative to the project's root; None: not known."""
+    submitted: Submitted | None = None
+    """Set if the target is a job script that is given to sbatch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,7 @@ class Call:
     settings: Mapping[str, Expr] = field(default_factory=dict)
     launch: Launch = Launch()
     directory: str | None = None
+    submitted: Submitted | None = None
 
 
 @dataclass(frozen=True, slots=True)

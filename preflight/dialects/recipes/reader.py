@@ -51,7 +51,7 @@ def reading(
             raise DocumentError(f"it has more than {RECIPES:,} recipes", Span(0, 0))
         found = list(_links(source, recipe, project))
         for link in found:
-            key = f"{link.kind} {link.target} {_plain(link.words)} {_plain(link.launch)}"
+            key = f"{link.kind} {link.target} {_plain(link.words)} {_plain(link.launch)} {_plain(link.submitted)}"
             if key not in seen:
                 seen.add(key)
                 links.append(replace(link, group=group + (link.group or 0)))
@@ -61,7 +61,7 @@ def reading(
 
 def starts(found: Reading, project: Project) -> bool:
     """Whether a file of recipes starts a program of the project, or a script."""
-    return any(link.kind == "script" or starts_program(link, project) for link in found.links)
+    return any(link.kind in ("script", "job") or starts_program(link, project) for link in found.links)
 
 
 def _plain(part: object) -> str:

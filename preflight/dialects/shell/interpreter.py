@@ -12,7 +12,9 @@ from itertools import groupby
 
 from preflight.dialects.shell.made_files import MadeFiles, name_of, written_by
 from preflight.dialects.shell.outputs import Outputs, indices_of, one_list, plain_name, selected, words_at
+from preflight.dialects.shell.repeated import DETACHED
 from preflight.dialects.shell.values import (
+    BUILT_IN,
     brace_words,
     given_at_start,
     hands_all_on,
@@ -58,9 +60,6 @@ from preflight.vocabulary.values import (
 
 Sourced = Callable[[str], "BashDocument | None"]
 
-_BUILTINS = frozenset(["export", "declare", "local", "readonly", "unset", "set", "echo", "printf", "test", "[", "[["])
-"""Commands of the shell that start no program."""
-
 
 @dataclass(frozen=True)
 class StartedCommand:
@@ -76,6 +75,7 @@ class StartedCommand:
     group: int
     directory: str | None
     made: MadeFiles = field(default_factory=dict)  # what the script wrote before
+    given: Expr | None = None  # the text of its standard input (`<<EOF`)
 
 
 @dataclass
@@ -109,10 +109,8 @@ class Shell:
     """The values that the steps of the conditional block around give to each variable."""
     outputs: Outputs = field(default_factory=lambda: Outputs(lambda name: None))
     made: MadeFiles = field(default_factory=dict)
-    fixed: dict[str, Expr] = field(default_factory=dict)
-    """Axes whose values are followed one at a time, with the current values."""
-    unrolled: bool = False
-    """Whether a command was followed for each value of an axis."""
+    fixed: dict[str, Expr] = field(default_factory=dict)  # axes followed one value at a time, with that value
+    unrolled: bool = False  # whether a command was followed for each value of an axis
     cut: Budget | None = None
     """The budget at which the script was followed no further: what it starts beyond is unknown."""
     turns: tuple[Origin, ...] = ()
@@ -294,7 +292,7 @@ class Shell:
             self.arguments = rest[1:]
         elif name == "exit":
             self.ended = True
-        elif name not in _BUILTINS:
+        elif name not in BUILT_IN:
             for one in written_by(name, rest, self.outputs.written, self.outputs.files):
                 self._made(*one)
             self._run(step, words)
@@ -316,8 +314,10 @@ class Shell:
         if self.fixed:
             shared = {name: self.closed(value) for name, value in shared.items()}
         origin = replace(step.words[0].origin, via=self.turns)
-        self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory, self.made))
-        if step.background:
+        text = operands_of(step.given)[0] if isinstance(step.given, Op) and step.given.operator == "text" else None
+        given = None if text is None else self.closed(text)
+        self.runs.append(StartedCommand(words, {**shared, **own}, origin, self.group, self.directory, self.made, given))
+        if step.background or word_text(words[0]) in DETACHED:
             self.pending = True
         elif not self.pending:
             self.group += 1

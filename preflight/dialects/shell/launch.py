@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from preflight.dialects.shell import docker_run
+from preflight.dialects.shell import docker_run, repeated, submit
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
+from preflight.dialects.shell.outputs import plain_name
+from preflight.dialects.shell.places import directories_of, in_project, place_of, started_in, target_of
 from preflight.dialects.shell.values import word_text
 from preflight.dialects.shell.written import files_written
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import LaunchCommand, asks_the_machine, take_apart
-from preflight.vocabulary.project import Project, without_dots
-from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Word
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, unknown
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Submitted, Word
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
 """Nested launchers; scripts written by people have less than five."""
@@ -65,7 +67,7 @@ class Launched:
 def launched(run: StartedCommand, shell: Shell, project: Project, request: Request | None) -> Iterator[Launched]:
     """The programs that a command starts; a command string may start several."""
     beside = str(PurePosixPath(shell.source.path).parent)
-    written = files_written(run.made, lambda directory: _directories(directory, beside, project), project)
+    written = files_written(run.made, lambda directory: directories_of(directory, beside, project), project)
     launch, project = Launch(environment=dict(run.environment), written=written), project.with_written(written)
     words: tuple[Word, ...] = run.words
     for _ in range(MAX_PEELED):
@@ -73,9 +75,18 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
         launch = _within(launch, _all_gpus(command.launch, words, request), request)
         name = PurePosixPath(command.name or "").name
         if command.kind == "none":
+            inner = repeated.repeated(name, command.words)
+            if inner is not None:
+                for one, turns in inner:
+                    started = replace(run, words=one, origin=replace(run.origin, via=(*run.origin.via, *turns)))
+                    yield from _under(launch, started, shell, project, request)
+                return
+            if run.given is not None and _is_shell(words):
+                yield from _string(Word("", run.given, run.origin), run, shell, project, request, launch)
+                return
             peeled = _peel(name, command.words, launch)
             if peeled is None:
-                found = _special(name, command, launch, run, project)
+                found = _special(name, command, launch, run, shell, project)
                 found = found or _tool(name, command.words, launch, run, project, request)
                 if found is not None:
                     yield found
@@ -83,7 +94,7 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
             words, launch = peeled
             continue
         text = command.target
-        if command.kind == "script" and text is not None and _target(text, run, shell, project) is None:
+        if command.kind == "script" and text is not None and target_of(text, run, shell, project) is None:
             yield from _string(text, run, shell, project, request, launch)
             return
         found = _tool_module(command, launch, run, project, request) or _found(command, launch, run, shell, project)
@@ -107,6 +118,24 @@ def without_launchers(words: Sequence[Word]) -> tuple[LaunchCommand, Launch]:
     return command, launch
 
 
+def _under(
+    outer: Launch, run: StartedCommand, shell: Shell, project: Project, request: Request | None
+) -> Iterator[Launched]:
+    """The programs of a command that another command starts."""
+    for found in launched(run, shell, project, request):
+        link = found.link
+        if link is None or outer == Launch():
+            yield found
+        else:
+            yield replace(found, link=replace(link, launch=_within(outer, link.launch, request)))
+
+
+def _is_shell(words: tuple[Word, ...]) -> bool:
+    """Whether a command is a shell that reads its commands from its standard input."""
+    texts = [word_text(word) or "" for word in words if word_text(word) != "-s"]
+    return len(texts) >= 1 and PurePosixPath(texts[-1]).name in ("bash", "sh")
+
+
 def _string(
     word: Word, run: StartedCommand, shell: Shell, project: Project, request: Request | None, launch: Launch
 ) -> Iterator[Launched]:
@@ -114,7 +143,9 @@ def _string(
     string = _rejoined(word)
     if " " not in _shown(string):
         return
-    inner = replace(shell, runs=[], variables=dict(shell.variables), group=run.group, nested=shell.nested + 1)
+    inner = replace(
+        shell, runs=[], variables=dict(shell.variables), group=run.group, nested=shell.nested + 1, turns=run.origin.via
+    )
     inner.follow_text(string)
     shell.cut = shell.cut or inner.cut
     for one in inner.runs:
@@ -148,6 +179,8 @@ def _peel(name: str, words: tuple[Word, ...], launch: Launch) -> tuple[tuple[Wor
     rest = list(words)
     if name == "srun":
         return _srun(rest, launch)
+    if (detached := repeated.in_a_terminal(name, words)) is not None:
+        return detached, launch
     if name in ("apptainer", "singularity"):
         rest = _after_options(rest[1:], _APPTAINER_FLAGS)
         return tuple(rest[1:]), launch
@@ -271,7 +304,7 @@ def _all_gpus(launch: Launch, words: tuple[Word, ...], request: Request | None) 
 
 
 def _special(
-    name: str, command: LaunchCommand, launch: Launch, run: StartedCommand, project: Project
+    name: str, command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project
 ) -> Launched | None:
     words = command.words
     texts = [word_text(word) for word in words]
@@ -279,18 +312,33 @@ def _special(
         return Launched(None, True)
     if name == "wandb" and texts[:1] == ["sweep"]:
         for word, text in zip(words[1:], texts[1:], strict=True):
-            path = _in_project(text, run, project) if text and text.endswith((".yaml", ".yml")) else None
+            path = in_project(text, run, project) if text and text.endswith((".yaml", ".yml")) else None
             if path is not None:
                 agent = replace(launch, launcher="wandb-agent")
-                return Launched(Link("sweep", path, (), {}, agent, _at(word, run), run.group), True)
+                return Launched(Link("sweep", path, (), {}, agent, place_of(word, run), run.group), True)
     if name == "sbatch":
-        for index, (word, text) in enumerate(zip(words, texts, strict=True)):
-            path = _in_project(text, run, project) if text and not text.startswith("-") else None
-            if path is not None:
-                return Launched(
-                    Link("script", path, words[index + 1 :], {}, Launch(), _at(word, run), run.group), False
-                )
+        return _submitted(submit.taken_apart(words, run.given), launch, run, shell, project)
     return None
+
+
+def _submitted(
+    job: submit.Submission, launch: Launch, run: StartedCommand, shell: Shell, project: Project
+) -> Launched | None:
+    """The job that `sbatch` submits: a file of the project, or a text of the script."""
+    outer = Launch(environment=submit.exported(job.options, {**run.environment, **launch.environment}))
+    options = (*submit.from_environment({**run.environment, **launch.environment}), *job.options)
+    text = job.text
+    if job.script is not None:
+        name = word_text(job.script)
+        path = None if name is None else in_project(name, run, project)
+        if path is not None:
+            link = Link("script", path, job.words, {}, outer, place_of(job.script, run), run.group)
+            return Launched(replace(link, submitted=Submitted(options)), False)
+        text = None if name is None else shell.outputs.written.get(plain_name(name))
+    if text is None:
+        return None
+    link = Link("job", run.origin.path, job.words, {}, outer, run.origin, run.group, run.directory)
+    return Launched(replace(link, submitted=Submitted(options, text)), False)
 
 
 def _tool_module(
@@ -299,7 +347,7 @@ def _tool_module(
     """A known tool: `accelerate launch -m axolotl.cli.train x.yaml`, a path of a tool outside the project, or a copied
     script of diffusers."""
     name = command.name or ""
-    path = _in_project(name, run, project) if command.kind == "program" else None
+    path = in_project(name, run, project) if command.kind == "program" else None
     own = path is not None and not commands.copied(name, project.source(path).text)
     named = command.kind == "module" or (command.kind == "program" and not own)
     known = commands.module(name, command.words) if named else None
@@ -313,9 +361,11 @@ def _tool(
     found = commands.started(name, words, launch, request)
     if found is None:
         return None
-    path = _in_project(word_text(found.file), run, project) if found.file is not None else None
+    path = in_project(word_text(found.file), run, project) if found.file is not None else None
     if path is not None and found.file is not None:
-        return Launched(Link("program", path, found.words, {}, found.launch, _at(found.file, run), run.group), True)
+        return Launched(
+            Link("program", path, found.words, {}, found.launch, place_of(found.file, run), run.group), True
+        )
     settings = (Word("", Const(found.kind)), *found.words)
     return Launched(Link("command", run.origin.path, settings, {}, found.launch, run.origin, run.group), True)
 
@@ -326,7 +376,7 @@ def _found(
     if command.target is None or command.kind == "none":
         return None
     trains = launch.launcher in _TRAINERS
-    origin = _at(command.target, run)
+    origin = place_of(command.target, run)
     if any(word_text(word) in ("-m", "--multirun") for word in command.words):
         launch = replace(launch, multirun=True)
     if command.kind == "module":
@@ -335,90 +385,11 @@ def _found(
         if name is not None:
             link = Link("module", name, command.words, {}, launch, origin, run.group)
         return Launched(link, trains)
-    path = _target(command.target, run, shell, project)
+    path = target_of(command.target, run, shell, project)
     if path is None:
         return Launched(None, trains)
-    directory = _started_in(word_text(command.target), path, run, shell, project)
+    directory = started_in(word_text(command.target), path, run, shell, project)
     return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group, directory), trains)
-
-
-def _started_in(name: str | None, path: str, run: StartedCommand, shell: Shell, project: Project) -> str | None:
-    """The current directory of a command that names a file of the project by a relative name; None: not known."""
-    if name is None or name.startswith(("/", "~", "$")):
-        return None
-    for directory in _directories(run.directory, str(PurePosixPath(shell.source.path).parent), project):
-        if without_dots(f"{directory}/{name}") == path:
-            return without_dots(directory) or "."
-    return None
-
-
-def _at(word: Word, run: StartedCommand) -> Origin | None:
-    """The place of a link: the word with its target, and the places of the loops around it."""
-    return None if word.origin is None else replace(word.origin, via=run.origin.via)
-
-
-def _target(word: Word, run: StartedCommand, shell: Shell, project: Project) -> str | None:
-    """The project's file that a word names. If the start of the path is unknown, the rest of it is searched."""
-    text = word_text(word)
-    if text is None and word.value is not None:
-        known = evaluate(word.value)
-        text = f"{word.prefix}{known}" if isinstance(known, str) else None
-    if text is not None:
-        return _in_project(text, run, project, shell.source.path)
-    value = word.value
-    if isinstance(value, Op) and value.operator == "concat" and isinstance(value.operands[-1], Const):
-        tail = str(value.operands[-1].value)
-        if "/" in tail:
-            return _in_project(tail.partition("/")[2], run, project, shell.source.path)
-    return None
-
-
-def _in_project(text: str | None, run: StartedCommand, project: Project, script: str | None = None) -> str | None:
-    """The file of that name, relative to the current directory of the script. An absolute path may match by its end."""
-    if not text or text.startswith("-") or "\n" in text or len(text) > 1024:
-        return None
-    script = script if script is not None else run.origin.path
-    if text.startswith(("/", "~")):
-        parts = (without_dots(text) or "").split("/")
-        names, directories = ["/".join(parts[index:]) for index in range(len(parts))], ["."]
-    else:
-        names, directories = [re.sub(r"^\$\w+/", "", text)], []
-    directories += _directories(run.directory, str(PurePosixPath(script).parent), project)
-    for name in names:
-        for directory in directories:
-            path = without_dots(f"{directory}/{name}")
-            if path is not None and project.exists(path):
-                return path
-    return None
-
-
-def file_of_text(name: str, directory: str | None, script: str, project: Project) -> str | None:
-    """The file that a tool for text reads, relative to the current directory of the script (None: not known).
-
-    A name that starts at `/` starts at the root of the project: elsewhere may be another file of the same name.
-    """
-    if not name or "\n" in name or len(name) > 1024 or name.startswith("~"):
-        return None
-    beside = str(PurePosixPath(script).parent)
-    above = [""] if name.startswith("/") else _directories(directory, beside, project)
-    paths = [without_dots(f"{one}/{name}" if one else name.lstrip("/")) for one in above]
-    return next((path for path in paths if path is not None and project.exists(path)), None)
-
-
-def _directories(directory: str | None, beside: str, project: Project) -> list[str]:
-    """Possible current directories of a script, the most likely first.
-
-    A script may be started in its own directory, or in one above up to the root. After `cd` to an absolute path, the
-    project's directory of that name is tried first, then the root.
-    """
-    above = [beside, *(str(parent) for parent in PurePosixPath(beside).parents)]
-    if directory is None:
-        return [".", *above]
-    if directory.startswith("/"):
-        parts = (without_dots(directory) or "").split("/")
-        inside = ["/".join(parts[index:]) for index in range(len(parts))]
-        return [*(path for path in inside if path and project.is_dir(path)), ".", *above]
-    return [*(f"{start}/{directory}" for start in above), *above]
 
 
 def links_of(shell: Shell, project: Project, request: Request | None) -> tuple[tuple[Link, ...], bool]:

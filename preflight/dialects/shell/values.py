@@ -15,6 +15,9 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Spa
 PART = 64
 """Each part of a value counts for this many characters, so that doubling a variable in a loop ends."""
 
+BUILT_IN = frozenset(["export", "declare", "local", "readonly", "unset", "set", "echo", "printf", "test", "[", "[["])
+"""Commands of the shell that start no program."""
+
 
 def literal_word(text: str, origin: Origin) -> Word:
     """A word of known text, split at its first `=`, so that the value has its own place."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from preflight.vocabulary.values import (
 )
 
 if TYPE_CHECKING:
+    from preflight.dialects.slurm.request import GivenOption
     from preflight.documents.bash import BashDocument
 
 NAME = "slurm"
@@ -84,6 +86,10 @@ def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> boo
 def _leads_on(link: Link, project: Project, above: tuple[str, ...]) -> bool:
     from preflight.dialects.shell.launch import starts_program
 
+    if link.kind == "job":
+        call = Call(link.target, link.words, {}, link.launch, link.directory, link.submitted)
+        job = _read(project.source(link.target), call, project)
+        return any(_leads_on(one, project, above) for one in job.links)
     if link.kind == "script":
         return _recognises(project.source(link.target), project, above)
     return starts_program(link, project)
@@ -98,14 +104,16 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.shell.interpreter import Shell
-    from preflight.dialects.shell.launch import file_of_text, links_of
+    from preflight.dialects.shell.launch import links_of
     from preflight.dialects.shell.outputs import Outputs
-    from preflight.documents.bash import parse_bash
+    from preflight.dialects.shell.places import file_of_text
+    from preflight.documents.bash import parse_bash, reparse
 
-    document = parse_bash(source)
-    submission = project.submissions.get(source.path)
-    asked = submission is not None or _DIRECTIVE.search(source.text) is not None
-    request, problems = _request(source, document, submission) if asked else (None, ())
+    given = call.submitted if call is not None else None
+    inside = None if given is None else given.script
+    document = parse_bash(source) if inside is None else reparse(source, inside)
+    submission = project.submissions.get(source.path) if inside is None else None
+    request, problems = _requested(source, document, submission, call)
     reads: list[str] = []
 
     def sourced(name: str) -> BashDocument | None:
@@ -125,14 +133,14 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     words = call.words if call is not None else None
     if call is None and submission is not None and request is not None:
         outer, words = _exported(submission, _last(request, "export")), _arguments(submission)
-    given = frozenset(name for expr in outer.values() for name in names(expr))
+    symbols = frozenset(name for expr in outer.values() for name in names(expr))
 
     def followed(symbolic: bool) -> Shell:
         """The script, with the index of an array job as a symbol."""
         variables = (
             {**start, ARRAY_INDEX: Ref(ARRAY_INDEX, axis.origin if axis is not None else None)} if symbolic else start
         )
-        axes = given | ({ARRAY_INDEX} if symbolic else frozenset())
+        axes = symbols | ({ARRAY_INDEX} if symbolic else frozenset())
         shell = Shell(source, {**outer, **variables}, words, axes, sourced, exported=set(outer))
 
         def named(name: str) -> Source | None:
@@ -149,8 +157,10 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         shell.outputs = Outputs(named, {ARRAY_INDEX: stated} if symbolic else {})
         if call is None and submission is not None:
             shell.directory = submission.directory
-        elif call is None and request is not None and _last(request, "chdir"):
+        elif (call is None or given is not None) and request is not None and _last(request, "chdir"):
             shell.directory = _last(request, "chdir")
+        elif call is not None and inside is not None:
+            shell.directory = call.directory
         shell.exported |= {name for name in start if name.startswith("SLURM_")} - set(_AT_RUN_TIME)
         shell.follow(document)
         return shell
@@ -159,7 +169,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     links, external = links_of(shell, project, request)
     if axis is not None:
         axis = with_lines(axis, links)
-    elif ARRAY_INDEX in source.text and ARRAY_INDEX not in outer:
+    elif ARRAY_INDEX in document.text.text and ARRAY_INDEX not in outer:
         by_line = followed(True)
         more, also = links_of(by_line, project, request)
         axis = axis_of_lines(more)
@@ -183,15 +193,26 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     )
 
 
-def _request(
-    source: Source, document: BashDocument, submission: Submission | None
-) -> tuple[Request, tuple[Problem, ...]]:
+def _requested(
+    source: Source, document: BashDocument, submission: Submission | None, call: Call | None
+) -> tuple[Request | None, tuple[Problem, ...]]:
+    """The request of a job, and its problems; None if the script is no job."""
     from preflight.dialects.slurm.request import ignored_problems, read_request, script_problems
+    from preflight.dialects.slurm.submitted import directives_in, given_options
 
-    directives = document.directives
-    request, problems = read_request(source, directives, submission)
-    ignored = ignored_problems(source, document.ignored_directives, directives)
-    return request, (*script_problems(source), *problems, *ignored)
+    given = call.submitted if call is not None else None
+    inside = given is not None and given.script is not None
+    directives = directives_in(document.text) if inside else document.directives
+    words: tuple[GivenOption, ...] = ()
+    if call is not None and given is not None:
+        words = tuple(given_options(given.options, call.caller, directives))
+    ignored = () if inside else document.ignored_directives
+    if not (directives or ignored or words) and submission is None:
+        return None, ()
+    request, problems = read_request(source, directives, submission, words)
+    if inside:  # its text has variables of the script around it: nothing is inserted there
+        return replace(request, insert_at=None), tuple(problems)
+    return request, (*script_problems(source), *problems, *ignored_problems(source, ignored, directives))
 
 
 def _last(request: Request, option: str) -> str | None:

@@ -44,15 +44,17 @@ _RESOURCES = frozenset((*REQUEST_FIELDS, "exclusive"))
 
 
 @dataclass(frozen=True)
-class _GivenOption:
+class GivenOption:
     """One option and its source: the script, the environment or sbatch's command line."""
 
     path: str
     option: Directive
+    place: Origin | None = None
+    """Where a word of a script's command line is written."""
 
     @property
     def origin(self) -> Origin:
-        place = _origin(self.path, self.option)
+        place = _origin(self.path, self.option) if self.place is None else self.place
         return place if self.path not in (COMMAND_LINE, ENVIRONMENT) else replace(place, editable=False)
 
 
@@ -60,8 +62,8 @@ class _GivenOption:
 class _PartOptions:
     """The options for one part of a job: the last one of each name counts."""
 
-    last: Mapping[str, _GivenOption]
-    all: tuple[_GivenOption, ...]
+    last: Mapping[str, GivenOption]
+    all: tuple[GivenOption, ...]
     from_environment: frozenset[str]
     """Options that sbatch treats as given by the environment. Options of its own command line are among them until it
     reads the part of the job that they stand for."""
@@ -71,6 +73,10 @@ class _PartOptions:
 
     def value(self, name: str) -> str:
         return self.last[name].option.value or ""
+
+    def unread(self, name: str) -> Unknown | None:
+        """Why the value of an option is not known."""
+        return self.last[name].option.unread if name in self.last else None
 
     def stated(self, name: str) -> bool:
         """Whether the script or the command line gives the option."""
@@ -88,7 +94,9 @@ _KEPT = frozenset(
 src/common/slurm_opt.c)."""
 
 
-def _parts(path: str, script: tuple[Directive, ...], submission: Submission | None) -> Iterator[_PartOptions]:
+def _parts(
+    path: str, script: tuple[Directive, ...], submission: Submission | None, words: tuple[GivenOption, ...]
+) -> Iterator[_PartOptions]:
     """The options of each part of the job. The last part on the command line is also used for all later parts.
 
     sbatch first reads the whole command line once (process_options_first_pass) and keeps the options that it does not
@@ -98,16 +106,18 @@ def _parts(path: str, script: tuple[Directive, ...], submission: Submission | No
     environment = _environment_directives(submission) if submission is not None else ()
     count = max((one.component for one in script), default=0) + 1
     segments = submission.components if submission is not None else 1
-    kept = {one.name: _GivenOption(COMMAND_LINE, one) for one in command if one.name in _KEPT}
+    kept = {one.name: GivenOption(COMMAND_LINE, one) for one in command if one.name in _KEPT}
     marked = {one.name for one in command}
     for component in range(max(count, segments)):
-        said = [_GivenOption(path, one) for one in script if one.component == component]
+        said = [GivenOption(path, one) for one in script if one.component == component]
         marked -= {one.option.name for one in said}
         marked |= {one.name for one in environment}
-        said += [_GivenOption(ENVIRONMENT, one) for one in environment]
+        said += [GivenOption(ENVIRONMENT, one) for one in environment]
         mine = [one for one in command if one.component == min(component, segments - 1)]
         marked -= {one.name for one in mine}
-        said += [_GivenOption(COMMAND_LINE, one) for one in mine]
+        said += [GivenOption(COMMAND_LINE, one) for one in mine]
+        marked -= {one.option.name for one in words}
+        said += words
         last = {**kept, **{one.option.name: one for one in said}}
         stated = [name for name in MEMORY_OPTIONS if name in last and name not in marked]
         if len(stated) == 1:  # it replaces the memory options of the environment
@@ -137,15 +147,19 @@ def _origin(path: str, directive: Directive) -> Origin:
 
 
 def read_request(
-    source: Source, directives: tuple[Directive, ...], submission: Submission | None = None
+    source: Source,
+    directives: tuple[Directive, ...],
+    submission: Submission | None = None,
+    words: tuple[GivenOption, ...] = (),
 ) -> tuple[Request, tuple[Problem, ...]]:
     """The request of a script, and its problems: values that sbatch refuses, or that contradict each other.
 
-    The later parts of a heterogeneous job are the request's `components`.
+    The later parts of a heterogeneous job are the request's `components`. `words` are the options with which another
+    script submits this one.
     """
     first, *later = (
         _component(source, directives, given, index)
-        for index, given in enumerate(_parts(source.path, directives, submission))
+        for index, given in enumerate(_parts(source.path, directives, submission, words))
     )
     problems = tuple(dict.fromkeys(problem for _, found in (first, *later) for problem in found))
     return replace(first[0], components=tuple(request for request, _ in later)), problems
@@ -239,7 +253,7 @@ def _gres_texts(given: _PartOptions) -> tuple[tuple[str, str], ...]:
     found = []
     for name, scope in _SCOPES.items():
         text = given.value(name) if name in given.last else ""
-        if "$" in text or PLACEHOLDER.search(text):
+        if "$" in text or PLACEHOLDER.search(text) or given.unread(name) is not None:
             continue  # reported elsewhere; the value is not known
         if name == "gres" and name in given.last:
             if text.lower() != "none":
@@ -261,14 +275,16 @@ def _insert_at(source: Source, directives: tuple[Directive, ...]) -> int:
 
 def _validated(given: _PartOptions) -> tuple[dict[str, object], list[Problem]]:
     """The value of every directive, by the schema. A refused value is Unknown and a problem."""
-    texts = {name: given.value(name) for name in given.last if name in FIELDS}
+    known = [name for name in given.last if name in FIELDS]
+    unread = {name: why for name in known if (why := given.unread(name)) is not None}
+    texts = {name: given.value(name) for name in known if name not in unread}
     wrong: dict[str, str] = {}
     try:
         read = Directives.model_validate(texts)
     except ValidationError as error:
         wrong = {str(item["loc"][0]): str(item["msg"]) for item in error.errors(include_url=False)}
         read = Directives.model_validate({name: text for name, text in texts.items() if name not in wrong})
-    values: dict[str, object] = {}
+    values: dict[str, object] = {**unread}
     problems = [
         problem for said in given.all if said is not given.last.get(said.option.name) for problem in _earlier(said)
     ]
@@ -287,10 +303,10 @@ def _validated(given: _PartOptions) -> tuple[dict[str, object], list[Problem]]:
     return values, problems
 
 
-def _earlier(said: _GivenOption) -> Iterator[Problem]:
+def _earlier(said: GivenOption) -> Iterator[Problem]:
     """Problems of an option that a later one replaces: sbatch reads it too, and a wrong value ends sbatch."""
     name, text = said.option.name, said.option.value or ""
-    if name not in FIELDS or PLACEHOLDER.search(text):
+    if name not in FIELDS or PLACEHOLDER.search(text) or said.option.unread is not None:
         return
     try:
         Directives.model_validate({name: text})
@@ -348,6 +364,8 @@ def _unknown_options(given: _PartOptions) -> Iterator[Problem]:
     names = {said.option.name for said in given.all if said.option.known} | _RESOURCES
     for said in given.all:
         one = said.option
+        if one.unread is not None:
+            continue
         if one.known:
             taken = words_taken(one.name, one.value) if one.name in WORDS and one.value is not None else None
             if taken is not None and one.value is not None and not PLACEHOLDER.search(one.value):
