@@ -39,7 +39,13 @@ if TYPE_CHECKING:
               help="The most that the program may write; it is deleted at the end.")  # fmt: skip
 @click.option("--no-isolation", is_flag=True, help="Do not ask the kernel for namespaces: Python's own layer alone.")
 @click.option("--show-output", is_flag=True, help="Show what the program writes, on standard error.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the answer is printed.",
+)
 def command(
     words: tuple[str, ...],
     gpu: str | None,

@@ -55,7 +55,8 @@ def _in_short(outcome: Outcome, notes: Iterable[str], look: Look) -> Iterator[st
         yield _remark(
             "unknown", f"the GPU memory of {plural(left, 'more study')}, with other reasons: see --explain", look
         )
-    for note in [*_dry_run(outcome), *_assumed(outcome), *notes]:
+    yield from (f"note: {clean(note)}" for note in _dry_run(outcome))  # in one line, so that it can be copied
+    for note in [*_assumed(outcome), *notes]:
         yield _remark("note", note, look)
 
 

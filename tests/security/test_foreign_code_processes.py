@@ -25,7 +25,7 @@ print(json.dumps([os.getcwd(), sorted(os.environ), sys.path, sys.flags.no_user_s
 
 
 def test_nothing_else_starts_a_process() -> None:
-    """`processes` alone; the gate becomes the user's own sbatch (handover)."""
+    """`processes` alone; the gate becomes the user's own sbatch (handover), and a dry run is asked for by name."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -34,7 +34,8 @@ def test_nothing_else_starts_a_process() -> None:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Attribute) and STARTS.fullmatch(ast.unparse(node)):
                 found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == {"system/processes.py", "slurm/sbatch/handover.py"}
+    dry_run = {"dryrun/process.py", "dryrun/inside/jail.py"}
+    assert found == {"system/processes.py", "slurm/sbatch/handover.py", *dry_run}
 
 
 def test_what_runs_before_the_path_is_clean_imports_nothing() -> None:
