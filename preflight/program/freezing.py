@@ -20,6 +20,7 @@ from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import Trained, reachable, trained
 from preflight.python.module import load_module
 from preflight.python.objects import Abstract, Attribute, CallRecord, Instance, alternatives
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Unknown
@@ -107,12 +108,18 @@ def _may_run(record: CallRecord, project: Project) -> bool:
     name = (record.function or "").rpartition(".")[2]
     if name in _HOOKS or name in _TRAINS:
         return True
-    module = load_module(record.path, project)
-    return module is not None and any(_names(node, name) for node in ast.walk(module.tree))
+    return name in project.remembered.get(_NAMES, lambda: _names(record.path, project), record.path)
 
 
-def _names(node: ast.AST, name: str) -> bool:
-    return (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
+_NAMES: CacheKind[frozenset[str]] = CacheKind("names and attributes that a Python file reads or sets")
+
+
+def _names(path: str, project: Project) -> frozenset[str]:
+    """The names and attributes of a file, collected once: a program has thousands of calls in functions."""
+    module = load_module(path, project)
+    nodes = ast.walk(module.tree) if module is not None else ()
+    named = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None) for node in nodes)
+    return frozenset(name for name in named if name is not None)
 
 
 # --- whose parameters they are ----------------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ from textwrap import dedent
 import pytest
 from programs_as_text import is_unknown, read_program, values
 
+from preflight.program import freezing
+from preflight.python import module
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.values import Value
 
 HEAD = """
@@ -137,3 +140,16 @@ def test_adapters_freeze_the_model_themselves(tmp_path: Path) -> None:
     model = peft.get_peft_model(model, peft.LoraConfig(r=8))
     """
     assert told(body, tmp_path) is None
+
+
+def test_the_names_of_a_file_are_collected_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether something names a function is asked for each call in it: a walk for each takes quadratic time."""
+    asked: list[str] = []
+
+    def load(path: str, project: Project) -> module.Module | None:
+        asked.append(path)
+        return module.load_module(path, project)
+
+    monkeypatch.setattr(freezing, "load_module", load)
+    told("".join(f"def helper_{one}(net):\n    net.half()\n    net.eval()\n" for one in range(20)), tmp_path)
+    assert asked == ["train.py"]
