@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from preflight.program.adapters import adapts
 from preflight.program.bindings import bind, constant, under
@@ -21,6 +20,7 @@ from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import Trained, reachable, trained
 from preflight.python.module import load_module
 from preflight.python.objects import Abstract, Attribute, CallRecord, Instance, alternatives
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Unknown
@@ -106,16 +106,18 @@ def _named(record: CallRecord, project: Project) -> bool:
     name = (record.function or "").rpartition(".")[2]
     if name in _HOOKS or name in _TRAINS:
         return True
-    module = load_module(record.path, project)
-    return module is not None and name in _names(module.tree)
+    return name in project.remembered.get(_NAMES, lambda: _names(record.path, project), record.path)
 
 
-@lru_cache(maxsize=16)
-def _names(tree: ast.Module) -> frozenset[str]:
-    """The names and attributes of a module. A program of thousands of calls asks for them again and again."""
-    nodes = list(ast.walk(tree))
-    attributes = (node.attr for node in nodes if isinstance(node, ast.Attribute))
-    return frozenset([*(node.id for node in nodes if isinstance(node, ast.Name)), *attributes])
+_NAMES: CacheKind[frozenset[str]] = CacheKind("names and attributes that a Python file reads or sets")
+
+
+def _names(path: str, project: Project) -> frozenset[str]:
+    """The names and attributes of a file, collected once: a program has thousands of calls in functions."""
+    module = load_module(path, project)
+    nodes = ast.walk(module.tree) if module is not None else ()
+    named = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None) for node in nodes)
+    return frozenset(name for name in named if name is not None)
 
 
 # --- whose parameters they are ----------------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ from textwrap import dedent
 import pytest
 from programs_as_text import is_unknown, read_program, values
 
+from preflight.program import freezing
+from preflight.python import module
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.values import Value
 
 HEAD = """
@@ -164,3 +167,16 @@ for p in model.head.parameters():
 @pytest.mark.parametrize("freeze", [True, False])
 def test_both_alternatives_of_a_model_of_one_class_are_frozen(tmp_path: Path, freeze: bool) -> None:
     assert is_unknown(told(SCORER, tmp_path, given={"freeze": freeze}))
+
+
+def test_the_names_of_a_file_are_collected_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether something names a function is asked for each call in it: a walk for each takes quadratic time."""
+    asked: list[str] = []
+
+    def load(path: str, project: Project) -> module.Module | None:
+        asked.append(path)
+        return module.load_module(path, project)
+
+    monkeypatch.setattr(freezing, "load_module", load)
+    told("".join(f"def helper_{one}(net):\n    net.half()\n    net.eval()\n" for one in range(20)), tmp_path)
+    assert asked == ["train.py"]

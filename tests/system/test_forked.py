@@ -24,11 +24,17 @@ def children() -> set[str]:
     return set(Path("/proc/thread-self/children").read_text(encoding="ascii").split())
 
 
-BEFORE = children()
+before: set[str] = set()
+
+
+@pytest.fixture(autouse=True)
+def children_of_other_tests() -> None:
+    before.clear()
+    before.update(children())
 
 
 def no_child() -> bool:
-    return children() <= BEFORE
+    return children() <= before
 
 
 def test_an_exception_of_a_piece_is_raised_and_ends_all_copies() -> None:

@@ -46,8 +46,20 @@ def composed(settings: Mapping[str, Expr], project: Project) -> CallFacts:
     try:
         known = _Key(key, hash(key))
     except TypeError:  # a setting has a mapping as its value
-        return _facts(settings, project)
+        written = _written(key)
+        if written is None:
+            return _facts(settings, project)
+        known = _Key((written,), hash(written))
     return project.remembered.get(_FACTS, lambda: _facts(settings, project), known)
+
+
+def _written(settings: tuple[Hashable, ...]) -> str | None:
+    """Settings as text, with the kinds of their values, their places and the order of mappings; None if there is no
+    text: Python writes no whole number of thousands of digits."""
+    try:
+        return repr(settings)
+    except (ValueError, RecursionError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

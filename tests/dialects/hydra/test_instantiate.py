@@ -11,7 +11,7 @@ from preflight.dialects.hydra.instantiate import composed
 from preflight.program import datasets, images
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.values import Const, Expr, Origin, Ref, Span, evaluate
+from preflight.vocabulary.values import Const, Expr, Origin, Ref, Span, Value, evaluate
 
 
 @pytest.mark.parametrize("target", ["mine.models.Net", "os.system", "not a target", "print", "torch.nn.Linear", ""])
@@ -167,11 +167,22 @@ def test_the_same_composition_is_evaluated_once(tmp_path: Path, monkeypatch: pyt
     assert len(seen) == 1
 
 
-def test_an_unhashable_setting_is_evaluated_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_composition_with_a_mapping_is_evaluated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dm.py").write_text(DATA)
     project, seen = Project(tmp_path, Settings()), evaluated(monkeypatch)
-    settings: dict[str, Expr] = {**OWN, "table": Const({"a": 1})}
-    assert composed(settings, project) == composed(settings, project)
+    settings: list[dict[str, Expr]] = [{**OWN, "table": Const(({"a": 1},))} for _ in range(3)]
+    assert composed(settings[0], project) == composed(settings[1], project) == composed(settings[2], project)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("other", [{"a": True}, {"a": 1.0}, {"a": "1"}, {"b": 1}, {"a": 1, "b": 2}, {"a": 10**5000}])
+def test_a_changed_mapping_is_not_answered_from_another_composition(
+    other: dict[str, Value], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dm.py").write_text(DATA)
+    project, seen = Project(tmp_path, Settings()), evaluated(monkeypatch)
+    for table in ({"a": 1}, other):
+        composed({**OWN, "table": Const(({**table},))}, project)
     assert len(seen) == 2
 
 
