@@ -71,7 +71,7 @@ READ = {
     "background_steps": (4, 16, 1, 1, "none", 128, 32, set()),
     "deepspeed_hostfile": (1, 8, 2, 4, "ddp", 200, 32, set()),
     "generated_config": (1, 16, 1, 1, "none", 48, 8, set()),
-    "heredoc_deepspeed": (1, 4, 1, 4, None, 502, 64, set()),  # what the script writes is not read
+    "heredoc_deepspeed": (1, 4, 1, 4, "zero2", 502, 64, set()),  # the script writes its configuration
     "launch_function": (1, 8, 1, 4, "ddp", 128, 32, set()),
     "modules_and_tmpdir": (1, 16, 1, 1, "none", 32, 1, set()),
     "multinode_torchrun": (1, 8, 4, 1, "ddp", 64, 4, {INHERITS}),

@@ -20,6 +20,8 @@ from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Submi
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
+MOST_GPUS = 64
+"""Of a node."""
 """Nested launchers; scripts written by people have less than five."""
 
 STEP = "SLURM_STEP_ID"
@@ -238,7 +240,9 @@ def _number(options: dict[str, Expr], *names: str) -> Expr | None:
 
 
 def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
+    """The program of a step. Of `srun ... python train.py : ... hostname` (heterogeneous jobs) the first one."""
     options, rest = _options(words, _SRUN_FLAGS)
+    rest = rest[: next((at for at, word in enumerate(rest) if word_text(word) == ":"), len(rest))]
     nodes, tasks = _number(options, "--nodes", "-N"), _number(options, "--ntasks", "-n")
     per_node = _number(options, "--ntasks-per-node", "--tasks-per-node")
     step: dict[str, Expr] = {
@@ -250,6 +254,9 @@ def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
     cpus = _number(options, "--cpus-per-task", "-c")
     if cpus is not None:
         step[STEP_CPUS] = cpus
+    gpus = evaluate(_number(options, "--gpus-per-task") or Const(None))
+    if isinstance(gpus, int) and 0 < gpus <= MOST_GPUS:  # srun binds each task to GPUs of its own (--gpu-bind=per_task)
+        step["CUDA_VISIBLE_DEVICES"] = Const(",".join(map(str, range(gpus))))
     inner = Launch("srun", nodes, per_node, tasks if per_node is None else None, environment=step)
     return tuple(rest), _within(launch, inner, None)
 
