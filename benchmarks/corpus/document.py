@@ -30,9 +30,10 @@ named. `benchmarks/corpus/repositories.toml` lists them; none of their files is 
 are used to make preflight better. `held` ones are run and counted, and nobody reads their files or findings to tune a
 rule. Many of both groups are also in the dumps that `tests/golden` compares. `last` ones were labelled by readers who
 never ran preflight on them, and who had not seen its source. Their first run is of 22 November 2026, at 6d1bdeb7 and
-cd3e1fbe, of the source of fca65085: 39 of the 41 were run, and two of them cut off after 58 and 75 seconds of CPU on a busy
-machine. Nothing was changed for them before that run; what was slow was made faster after it. An earlier group of 23 was judged on the same day, at 8aec28d: 462 values were right, 345 missed and 77
-wrong; it is `dev` now. The other results of this page are of c326e3d5."""
+cd3e1fbe, of the source of fca65085: 39 of the 41 were run, and two of them cut off after 58 and 75 seconds of CPU on a
+busy machine. Nothing was changed for them before that run; what was slow was made faster after it. An earlier group of
+23 was judged on the same day, at 8aec28d: 462 values were right, 345 missed and 77 wrong; it is `dev` now. The other
+results of this page are of c326e3d5."""
 
 
 def write(repositories: Sequence[Repository], page: Path) -> int:

@@ -152,3 +152,18 @@ def evaluates(record: CallRecord) -> bool:
     if without_gradients(record):
         return True
     return is_evaluation((record.function or "").rpartition(".")[2])
+
+
+_NAMES: CacheKind[frozenset[str]] = CacheKind("names and attributes that a Python file reads or sets")
+
+
+def names_of(path: str, project: Project) -> frozenset[str]:
+    """The names and attributes of a file, collected once: a program has thousands of calls in functions."""
+    return project.remembered.get(_NAMES, lambda: _names(path, project), path)
+
+
+def _names(path: str, project: Project) -> frozenset[str]:
+    module = load_module(path, project)
+    nodes = ast.walk(module.tree) if module is not None else ()
+    named = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None) for node in nodes)
+    return frozenset(name for name in named if name is not None)

@@ -14,13 +14,19 @@ from dataclasses import dataclass
 
 from preflight.program.adapters import adapts
 from preflight.program.bindings import bind, constant, under
-from preflight.program.call_site import around, is_evaluation, is_module, targets, without_gradients, words
+from preflight.program.call_site import (
+    around,
+    is_evaluation,
+    is_module,
+    names_of,
+    targets,
+    without_gradients,
+    words,
+)
 from preflight.program.loops import is_forward
 from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import Trained, reachable, trained
-from preflight.python.module import load_module
 from preflight.python.objects import Abstract, Attribute, CallRecord, Instance, alternatives
-from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Unknown
@@ -106,18 +112,7 @@ def _named(record: CallRecord, project: Project) -> bool:
     name = (record.function or "").rpartition(".")[2]
     if name in _HOOKS or name in _TRAINS:
         return True
-    return name in project.remembered.get(_NAMES, lambda: _names(record.path, project), record.path)
-
-
-_NAMES: CacheKind[frozenset[str]] = CacheKind("names and attributes that a Python file reads or sets")
-
-
-def _names(path: str, project: Project) -> frozenset[str]:
-    """The names and attributes of a file, collected once: a program has thousands of calls in functions."""
-    module = load_module(path, project)
-    nodes = ast.walk(module.tree) if module is not None else ()
-    named = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None) for node in nodes)
-    return frozenset(name for name in named if name is not None)
+    return name in names_of(record.path, project)
 
 
 # --- whose parameters they are ----------------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from preflight.program.bindings import bind, constant, first_origin, under, when
-from preflight.program.call_site import evaluates, is_module, words
+from preflight.program.call_site import evaluates, is_module, names_of, words
 from preflight.python.objects import CallRecord, Instance, alternatives
-from preflight.vocabulary.reading import Binding
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, PRECISIONS, spelled
-from preflight.vocabulary.values import Const, Expr
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown
 
 
 def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[Binding]:
@@ -25,6 +26,21 @@ def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[B
             continue
         found += under(record.conditions, [bind("train.precision", _autocast(record, base))])
     return found
+
+
+def unread_autocast(
+    paths: Iterable[str], records: Iterable[CallRecord], bindings: Iterable[Binding], project: Project
+) -> list[Binding]:
+    """train.precision is unknown if nothing states it, and a file of the program names autocast: in a method of an
+    object that was not followed, for example."""
+    followed = any(record.method == "autocast" for record in records)
+    if followed or any(binding.field == "train.precision" for binding in bindings):
+        return []
+    for path in paths:
+        if "autocast" in names_of(path, project):
+            why = Unknown(f"{path} uses autocast where it was not followed", Cause.not_read, ("train.precision",))
+            return [bind("train.precision", Const(why), Rank.not_followed)]
+    return []
 
 
 def _autocast(record: CallRecord, base: Expr | None) -> Expr:

@@ -237,3 +237,30 @@ def test_what_a_loader_refuses(arguments: str, refused: bool, tmp_path: Path) ->
 def test_language_models_average_over_the_tokens_of_their_batch(model: str, mean: bool, tmp_path: Path) -> None:
     text = f"from transformers import {model}\nm = {model}.from_pretrained('x')\nm(**batch).loss.backward()\n"
     assert facts(read_program(text, tmp_path)).get("token_mean_loss", False) is mean
+
+
+HELPER = """
+import torch
+class Helper:
+    def __init__(self, model):
+        self.model = model
+    def forward(self, batch):
+        with torch.cuda.amp.autocast():
+            return self.model(batch)
+"""
+
+
+@pytest.mark.parametrize("helper", [HELPER, HELPER.replace("torch.cuda.amp.autocast()", "torch.no_grad()")])
+def test_an_autocast_that_was_not_followed(helper: str, tmp_path: Path) -> None:
+    text = """
+    import torch
+    from helper import Helper
+    model = torch.nn.Linear(1, 1)
+    made = {"a": Helper}[open("kind.txt").read()](model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in torch.utils.data.DataLoader(data, batch_size=4):
+        made.forward(batch).mean().backward()
+        optimizer.step()
+    """
+    found = values(read_program(text, tmp_path, helper__py=helper)).get("train.precision", "nothing")
+    assert is_unknown(found) if "autocast" in helper else found == "nothing"

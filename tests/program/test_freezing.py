@@ -8,8 +8,7 @@ from textwrap import dedent
 import pytest
 from programs_as_text import is_unknown, read_program, values
 
-from preflight.program import freezing
-from preflight.python import module
+from preflight.program import call_site
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.values import Value
 
@@ -172,11 +171,12 @@ def test_both_alternatives_of_a_model_of_one_class_are_frozen(tmp_path: Path, fr
 def test_the_names_of_a_file_are_collected_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether something names a function is asked for each call in it: a walk for each takes quadratic time."""
     asked: list[str] = []
+    collect = call_site._names
 
-    def load(path: str, project: Project) -> module.Module | None:
+    def counted(path: str, project: Project) -> frozenset[str]:
         asked.append(path)
-        return module.load_module(path, project)
+        return collect(path, project)
 
-    monkeypatch.setattr(freezing, "load_module", load)
+    monkeypatch.setattr(call_site, "_names", counted)
     told("".join(f"def helper_{one}(net):\n    net.half()\n    net.eval()\n" for one in range(20)), tmp_path)
     assert asked == ["train.py"]

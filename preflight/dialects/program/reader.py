@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from preflight.dialects.program.find import recognises
 from preflight.program.hydra_main import hydra_mains, resolved
+from preflight.program.precision import unread_autocast
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
@@ -74,6 +75,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     foreign = evaluator.remembered.get(_FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
     bindings = launch_bindings(call, facts, [*said.bindings, *told], project)
+    bindings += unread_autocast((source.path, *evaluator.reads), evaluator.calls, bindings, project)
     bindings += visible_gpus(evaluator.set_variables.get("CUDA_VISIBLE_DEVICES"), call)
     defaults = tuple(parameter for parameter in parameters if parameter.name not in settings)
     fixed = tuple(Parameter(name, expr, (), "wandb", origin=expr.origin) for name, expr in settings.items())
