@@ -211,7 +211,8 @@ def test_the_cluster_as_its_administrators_describe_it(cluster: Cluster, folder:
     assert submit(cluster, folder, "--hold", "untyped.sh").code == 0  # nobody says which GPU it will be
     stopped = submit(cluster, folder, "untyped.sh", PREFLIGHT_MACHINE=str(machine))
     assert (stopped.code, stopped.out) == (1, b""), stopped.err
-    assert "23.52 GiB that RTX 4090 gives" in stopped.err
+    assert "logits-exceed-gpu" in stopped.err
+    assert "23.52 GiB" in stopped.err
     refused = submit(cluster, folder, "--mem=70G", "small.sh", PREFLIGHT_MACHINE=str(machine))
     plain = cluster.run(["sbatch", "--mem=70G", "small.sh"], folder)
     assert "error[slurm-request-impossible]" in refused.err
