@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 
 from preflight.reports.not_known import dry_run_of, nothing_checked, reason_of
@@ -82,25 +83,28 @@ MOST_REASONS = 5
 
 def _reasons(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Each study whose GPU memory is unknown, with the reason, if no finding says it."""
-    for name, reason, _ in _lacking(outcome):
-        yield name, reason
+    for report, result, reason in _lacking(outcome):
+        yield outcome.shown(report, result.study.paths[0]), reason
 
 
 def _dry_run(outcome: Outcome) -> Iterator[str]:
     """The first command that would tell what a study needs whose GPU memory is unknown."""
-    commands = (dry_run_of(result.study) for _, _, result in _lacking(outcome))
-    command = next((one for one in commands if one), None)
-    if command is not None:
-        yield f"a run of the program without a GPU tells what it needs: {command}"
+    found = ((report, dry_run_of(result.study)) for report, result, _ in _lacking(outcome))
+    report, command = next(((report, one) for report, one in found if one), (None, ""))
+    if report is not None:
+        folder = outcome.shown(report, ".")  # the program's path is relative to the root of its project
+        there = command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
+        yield f"a run of the program without a GPU tells what it needs: {there}"
 
 
-def _lacking(outcome: Outcome) -> Iterator[tuple[str, str, StudyResult]]:
+def _lacking(outcome: Outcome) -> Iterator[tuple[Report, StudyResult, str]]:
+    """Studies whose GPU memory is unknown, with the reason, if no finding says it."""
     only_if = {id(one): {f.study for f in one.findings if f.rule == "fits-only-if"} for one in outcome.reports}
     for report, index, result in _numbered(outcome):
         told = index in only_if[id(report)]
         reason = reason_of(result)
         if reason and not told and result.unjudged is None:
-            yield outcome.shown(report, result.study.paths[0]), reason, result
+            yield report, result, reason
 
 
 def _unknown(outcome: Outcome) -> tuple[list[str], str]:

@@ -52,3 +52,8 @@ def test_no_command_where_all_is_known(project: Write, check: Command) -> None:
 
     project({"train.py": PROGRAM, "sweep.yaml": FITTING})
     assert "dry-run" not in check("sweep.yaml").out
+
+
+def test_the_command_starts_in_the_folder_of_its_project(project: Write, check: Command) -> None:
+    project({"app/preflight.toml": "", "app/train.py": UNKNOWN})
+    assert "tells what it needs: cd app && preflight dry-run -- python train.py\n" in check("app/train.py").out

@@ -54,10 +54,7 @@ def recognises(source: Source, project: Project) -> bool:
     """Whether a stage starts a program of the project."""
     if "stages:" not in source.text or ("cmd:" not in source.text and "do:" not in source.text):
         return False
-    try:
-        return starts(read(source, None, project), project)
-    except DocumentError:
-        return False
+    return starts(lambda: read(source, None, project), project)
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:

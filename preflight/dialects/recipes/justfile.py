@@ -15,7 +15,7 @@ from preflight.vocabulary.budgets import RECIPE_DEPTH
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
-from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, unknown
 
 NAME = "justfile"
@@ -37,10 +37,7 @@ def recognises(source: Source, project: Project) -> bool:
     """Whether a recipe starts a program of the project."""
     if STARTS.search(source.text) is None:
         return False
-    try:
-        return starts(read(source, None, project), project)
-    except DocumentError:
-        return False
+    return starts(lambda: read(source, None, project), project)
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:

@@ -15,7 +15,7 @@ from preflight.dialects.recipes.reader import STARTS, Recipe, reading, starts
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
-from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, unknown
 
 NAME = "makefile"
@@ -36,10 +36,7 @@ def recognises(source: Source, project: Project) -> bool:
     """Whether a recipe starts a program of the project."""
     if STARTS.search(source.text) is None or not ("\t" in source.text or ";" in source.text):
         return False
-    try:
-        return starts(read(source, None, project), project)
-    except DocumentError:
-        return False
+    return starts(lambda: read(source, None, project), project)
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:

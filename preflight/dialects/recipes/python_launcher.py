@@ -21,7 +21,7 @@ from preflight.vocabulary.argv import bind
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
-from preflight.vocabulary.text import DocumentError, Source
+from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import (
     Cause,
     Const,
@@ -49,10 +49,7 @@ def recognises(source: Source, project: Project) -> bool:
     """Whether a script starts a program of the project."""
     if not (_STARTS.search(source.text) and _PROGRAMS.search(source.text)) or _TESTS.search(source.path):
         return False
-    try:
-        return starts(read(source, None, project), project)
-    except DocumentError:
-        return False
+    return starts(lambda: read(source, None, project), project)
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:

@@ -7,7 +7,7 @@ they are written. Its unknown parts stay unknown words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from preflight.dialects.shell.interpreter import Shell
@@ -59,9 +59,13 @@ def reading(
     return Reading(source.path, dialect, links=tuple(links), reads=reads, trains=False)
 
 
-def starts(found: Reading, project: Project) -> bool:
-    """Whether a file of recipes starts a program of the project, or a script."""
-    return any(link.kind in ("script", "job") or starts_program(link, project) for link in found.links)
+def starts(read: Callable[[], Reading], project: Project) -> bool:
+    """Whether a file of recipes can be read, and starts a program of the project or a script."""
+    try:
+        links = read().links
+    except DocumentError:
+        return False
+    return any(link.kind in ("script", "job") or starts_program(link, project) for link in links)
 
 
 def _plain(part: object) -> str:
