@@ -1,4 +1,4 @@
-"""Make the shipped laws: `python scripts/make_laws.py [FAMILY ...] [--missing]`. Needs the `test` extra.
+"""Make the shipped laws: `python scripts/make_laws.py [FAMILY ...] [--missing | --only WORDS]`. Needs the `test` extra.
 
 Every law is made from traces of small models and proved on a deeper one (preflight.memory.device.fit.make). A setup
 that a family does not have (an architecture without SDPA, say) is left out; everything else must succeed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,17 @@ from preflight.memory.device.law.adapters import Adapters
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.law.setup import Setup
-from preflight.memory.device.law.store import FORMAT, key_text, law_path, made_by, pack, packed_laws
+from preflight.memory.device.law.store import (
+    FORMAT,
+    LawKey,
+    key_text,
+    keys,
+    law_path,
+    load,
+    made_by,
+    pack,
+    packed_laws,
+)
 from preflight.memory.device.workloads.remote_code import SAME_CODE
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
@@ -225,18 +236,20 @@ def runner(versions: dict[str, str]) -> Runner:
     return run
 
 
-def run_family(family: Family, missing_only: bool, most: int | None = None) -> dict[str, Any]:
-    """All laws of a family, or the first `most` of its plans; `missing_only` keeps those that are there."""
+def run_family(family: Family, missing_only: bool, most: int | None = None, only: str = "") -> dict[str, Any]:
+    """All laws of a family, or the first `most` of its plans; `missing_only` keeps those that are there, `only` those
+    whose key does not match it."""
     versions: dict[str, str] = dict(made_by(family.name)) if missing_only else {}
     there = packed_laws(family.name) if missing_only else None
-    laws: dict[str, MadeLaw] = {}
+    found = {key: law for key in (keys(family.name) if only else ()) if (law := load(LawKey(family.name, key)))}
+    laws: dict[str, MadeLaw] = {key: law for key, law in found.items() if not re.search(only, key)}
     run = runner(versions)
     wanted = plans(family) if family.name in FULL else lean_plans(family)
     for task, kind, setup, structure in [*wanted, *adapted_plans(family), *tuned_plans(family), *dropped_plans(family)][
         :most
     ]:
         key = key_text(task, kind, setup, structure)
-        if key in laws or (there is not None and key in there["laws"]):
+        if key in laws or (there is not None and key in there["laws"]) or (only and key not in found):
             continue
         try:
             laws[key] = make_law(family, task, kind, setup, structure, run)
@@ -245,6 +258,7 @@ def run_family(family: Family, missing_only: bool, most: int | None = None) -> d
         except KeyboardInterrupt:
             print(f"  stopped: {family.name} keeps what is made", file=sys.stderr)
             break
+    laws = {**found, **laws}  # in their order
     return {"format": FORMAT, "family": family.name, "made_by": dict(sorted(versions.items())), **pack(laws, there)}
 
 
@@ -252,11 +266,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*")
     parser.add_argument("--missing", action="store_true", help="make only what is not there yet")
+    parser.add_argument("--only", default="", help="make those anew whose key this regular expression is found in")
     parser.add_argument("--most", type=int, help="make only this many of a family's laws, those used most first")
     options = parser.parse_args()
     for name in options.families or [f for f in FAMILIES if f not in SAME_CODE]:
         start = time.perf_counter()
-        data = run_family(FAMILIES[name], options.missing, options.most)
+        data = run_family(FAMILIES[name], options.missing, options.most, options.only)
         size = write(law_path(data["family"]), data)
         print(f"{name}: {len(data['laws'])} laws, {size} bytes, {time.perf_counter() - start:.0f} s", flush=True)
     return 0

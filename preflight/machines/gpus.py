@@ -125,9 +125,22 @@ def _index() -> dict[str, tuple[Gpu, ...]]:
 
 def candidates(name: str) -> tuple[Gpu, ...]:
     """All GPUs that a name can mean, the smallest first ("a100": 40 and 80 GB)."""
-    plain = normalise(name)
+    plain = normalise(_without_the_whole(name))
     sized = re.sub(r"m?(\d{2})g?$", r"\1g", plain) if plain[:1].isalpha() else plain  # A100m40, a100_80
     return _index().get(plain) or _index().get(sized, ())
+
+
+def _without_the_whole(name: str) -> str:
+    """The name of a slice without the memory of the card that it is cut from: slurmd calls one
+    nvidia_h100_80gb_hbm3_3g.40gb where it asks the driver (AutoDetect=nvml)."""
+    parts = re.split(r"[\s_-]+", name)
+    if not any(_SLICE.fullmatch(part) for part in parts):
+        return name
+    return " ".join(part for part in parts if not re.fullmatch(r"\d+gb", part, re.IGNORECASE))
+
+
+_SLICE = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
+"""A profile of MIG: slices of the processors, and memory."""
 
 
 def find_gpu(name: str) -> Gpu | None:

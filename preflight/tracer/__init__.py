@@ -5,4 +5,4 @@ preflight, so that any interpreter with torch can run it. One request comes in o
 goes out on standard output (`preflight.tracer.main`). Nothing is downloaded and no tensor memory is allocated.
 """
 
-TRACER_VERSION = "3"
+TRACER_VERSION = "4"

@@ -51,7 +51,7 @@ def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.n
     """
     import peft
 
-    method = options.get("method", "lora")
+    method = options.get("method", "lora").replace("_", "-")
     make = _MAKERS.get(method)
     if make is None:
         why = f": {CANNOT[method]}" if method in CANNOT else ""
@@ -66,6 +66,10 @@ def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.n
     if method == "vblora":  # a layer in training asks whether its logits' values are finite; its parts stay in training
         for module in adapted.modules():
             if hasattr(module, "vblora_logits_A"):
+                module.training = False
+    if method in ("loha", "lokr"):  # a layer in training draws a number to decide whether its adapters run
+        for module in adapted.modules():
+            if hasattr(module, "module_dropout"):
                 module.training = False
     if options.get("half"):  # peft gives adapters the dtype of their layer, but not on the meta device
         for parameter in adapted.parameters():

@@ -7,57 +7,57 @@ emulated above autograd, in a TorchFunctionMode.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from .kernels import attention
+
 _ATEN = torch.ops.aten
-MASK_ALIGNMENT = 8
-"""Elements that the last dimension of an attention bias is padded to (mem_eff_alignment, ATen/native/transformers/
-attention.cpp)."""
 
 
-# Autocast's policy, op by op, as PyTorch publishes it ("CUDA Ops that can autocast to float16", "... to float32", "...
-# that promote to the widest input type", in the documentation of torch.amp, and aten/src/ATen/autocast_mode.h). The
-# sets hold the Python-level callables by which each op can be reached.
-_LOWER = """
-__matmul__ __rmatmul__ addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d
-conv_transpose2d conv_transpose3d conv_tbc _convolution linear matmul mm mv prelu einsum gru_cell lstm_cell
+# Autocast's policy on CUDA, op by op (AT_FORALL_... of aten/src/ATen/autocast_mode.h; a test compares them with the
+# kernels that torch has registered). The sets hold the Python-level callables by which each op can be reached. Autocast
+# on the CPU has other lists: `cat` and `cross_entropy_loss` are in those alone.
+LOWER_OPS = """
+_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d prelu addmm addmv addr
+matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot lstm_cell gru_cell
 rnn_tanh_cell rnn_relu_cell scaled_dot_product_attention
 """
-_FLOAT32 = """
-__pow__ __rpow__ __rdiv__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist
-cosine_similarity cross_entropy_loss dist erfinv exp expm1 group_norm hinge_embedding_loss huber_loss kl_div l1_loss
-layer_norm log log10 log1p log2 margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss
-nll_loss_nd nll_loss2d norm pdist poisson_nll_loss pow reciprocal renorm rsqrt sinh smooth_l1_loss soft_margin_loss
-softplus tan triplet_margin_loss frobenius_norm nuclear_norm logit bilinear_upsample
+FLOAT32_OPS = """
+acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm rms_norm
+group_norm frobenius_norm nuclear_norm cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d
+hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss
+soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm
+logsumexp upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d
+_upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d
+upsample_bicubic2d _upsample_bicubic2d_aa
 """
 # These take a dtype: autocast passes float32 where the caller gave none, instead of casting the input first.
-_FLOAT32_OUT = "softmax log_softmax prod cumprod cumsum sum linalg_vector_norm linalg_matrix_norm special_log_softmax"
-_PROMOTE = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put scatter_add tensordot cat stack"
+FLOAT32_OUT_OPS = "softmax log_softmax prod cumprod cumsum sum norm linalg_vector_norm linalg_matrix_norm"
+PROMOTE_OPS = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put scatter_add tensordot"
+# Composites of these, and what Python calls them.
+_LOWER_TOO = " __matmul__ __rmatmul__"
+_FLOAT32_TOO = " __pow__ __rpow__ __rdiv__ __rtruediv__ nll_loss_nd"
+_FLOAT32_OUT_TOO = " special_softmax special_log_softmax"
 
 
-def _callables(names: Iterable[str]) -> frozenset[Callable[..., Any]]:
+def _callables(names: str) -> frozenset[Callable[..., Any]]:
     """Every builtin of these names. Python wrappers are left out, since the builtins that they call are recorded."""
-    homes = (torch, torch.Tensor, F, torch._C._nn, torch.linalg, torch.special, torch._C._VariableFunctions)
-    found = set()
-    for name in names:
-        for home in homes:
-            for spelling in (name, f"{name}_") if home is not torch.Tensor else (name,):
-                candidate = getattr(home, spelling, None)
-                if callable(candidate) and not spelling.endswith("__" if home is not torch.Tensor else "\0"):
-                    found.add(candidate)
-    return frozenset(found)
+    homes = (torch, torch.Tensor, F, torch._C._nn, torch._C._linalg, torch._C._special, torch._C._VariableFunctions)
+    found = {getattr(home, name, None) for name in names.split() for home in homes}
+    return frozenset(one for one in found if callable(one))
 
 
-LOWER = _callables(_LOWER.split())
-FLOAT32 = _callables(_FLOAT32.split())
-FLOAT32_OUT = _callables(_FLOAT32_OUT.split())
-PROMOTE = _callables(_PROMOTE.split())
+LOWER = _callables(LOWER_OPS + _LOWER_TOO)
+FLOAT32 = _callables(FLOAT32_OPS + _FLOAT32_TOO)
+FLOAT32_OUT = _callables(FLOAT32_OUT_OPS + _FLOAT32_OUT_TOO)
+PROMOTE = _callables(PROMOTE_OPS)
 
+_CROSS_ENTROPY = torch._C._nn.cross_entropy_loss
 _SOFTMAX = (torch.softmax, torch.Tensor.softmax, torch.log_softmax, torch.Tensor.log_softmax)
 
 
@@ -121,7 +121,9 @@ class Cuda(TorchFunctionMode):
         if self.dtype is not None:
             args, kwargs = self._autocast(func, args, kwargs)
         if func is F.scaled_dot_product_attention:
-            out = self._sdpa(*args, **kwargs)
+            out = self._attention(*args, **kwargs)
+        elif func is _CROSS_ENTROPY and self.dtype is not None:
+            out = self._cross_entropy(*args, **kwargs)
         elif func is torch.dropout and args[2] and args[1] > 0:
             # CUDA's fused dropout keeps a bool mask (native_dropout); meta would keep a float noise tensor.
             out = torch.native_dropout(args[0], args[1], True)[0]
@@ -151,39 +153,31 @@ class Cuda(TorchFunctionMode):
             for home, name, original in saved:
                 home[name] = original
 
-    def _sdpa(
-        self,
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
+    def _attention(self, query: Any, key: Any, value: Any, attn_mask: Any = None, *args: Any, **more: Any) -> Any:
+        more = {**more, "flash": self.attention in ("sdpa", "flash"), "efficient": self.attention != "math"}
+        return attention(query, key, value, attn_mask, *args, **more)
+
+    def _cross_entropy(
+        self, x: Any, target: Any, weight: Any = None, reduction: int = 1, ignored: int = -100, smoothing: float = 0.0
     ) -> Any:
-        """The kernel CUDA would choose (sdp_utils.cpp): flash for 16-bit without a mask, memory-efficient otherwise,
-        math for grouped heads that memory-efficient attention does not take."""
-        q, k, v = query, key, value
-        grouped = enable_gqa and q.shape[-3] != k.shape[-3]
-        half = q.dtype in (torch.float16, torch.bfloat16)
-        head = q.shape[-1]
-        takes_flash = half and attn_mask is None and head <= 256 and v.shape[-1] == head
-        if takes_flash and self.attention in ("sdpa", "flash"):
-            return _ATEN._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
-        if attn_mask is not None and attn_mask.dtype is torch.bool:
-            attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill_(attn_mask.logical_not(), float("-inf"))
-        if grouped and self.attention != "math":
-            k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
-        if self.attention == "math":
-            return _ATEN._scaled_dot_product_attention_math(
-                q, k, v, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=grouped
-            )[0]
-        if attn_mask is not None:
-            spare = -attn_mask.shape[-1] % MASK_ALIGNMENT
-            if spare:
-                attn_mask = F.pad(attn_mask, (0, spare))[..., : attn_mask.shape[-1]]
-            attn_mask = attn_mask.expand(*q.shape[:-1], k.shape[-2])
-        return _ATEN._scaled_dot_product_efficient_attention(
-            q, k, v, attn_mask, q.requires_grad or k.requires_grad, dropout_p, is_causal, scale=scale
-        )[0]
+        """LossNLL.cpp, cross_entropy_loss: a composite. It tells log_softmax the type of its input, so autocast leaves
+        that in 16 bits; nll_loss makes a copy of it in fp32."""
+        axis, mean = int(x.dim() > 1), reduction == 1
+        classes, logs = x.shape[axis], torch.log_softmax(x, axis, dtype=x.dtype)
+        shape = (1, classes, *[1] * (x.dim() - 2)) if axis else (classes,)
+        weighted = logs if weight is None else logs * weight.view(shape)
+
+        def total(rows: Any, count: Any) -> Any:
+            return rows if reduction == 0 else rows.sum() / count if mean else rows.sum()
+
+        if target.is_floating_point():
+            wanted = target * (1 - smoothing) + smoothing / classes if smoothing else target
+            return total(-(weighted * wanted).sum(axis, dtype=torch.float32), x.numel() / classes)
+        wide = [self._cast(one, torch.float32) for one in (logs, weight)]
+        loss = torch._C._nn.nll_loss_nd(wide[0], target, wide[1], reduction, ignored)
+        if not smoothing:
+            return loss
+        out = target == ignored
+        smooth = (-weighted.sum(axis, dtype=torch.float32)).masked_fill_(out, 0.0)
+        counts = (~out).sum() if weight is None else weight.gather(0, target.masked_fill(out, 0).flatten()).sum()
+        return (1 - smoothing) * loss + total(smooth, counts) * (smoothing / classes)

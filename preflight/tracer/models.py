@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import adapters, building, compiled, losses, quantized
+from . import adapters, building, compiled, fused_kernels, listed_experts, losses, quantized
 from .building import CannotBuild
 from .reimplementations import resnet
 
@@ -41,8 +41,8 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     """A model in training mode on the meta device, cast, frozen and adapted as the setup says.
 
     `model`: {"architecture", "config", "task"} or {"target", "kwargs"}. `setup`: weights ("fp32", "bf16", "fp16"),
-    attention, checkpointing, peft ({method, r, targets, ...} or None), frozen (module name prefixes), loss, compile
-    ("layers", "all": with the loss, or None).
+    attention, checkpointing, peft ({method, r, targets, ...} or None), frozen (module name prefixes), loss, kernels
+    (`fused_kernels`), experts ("listed": `listed_experts`), compile ("layers", "all": with the loss, or None).
     """
     if model.get("kind") in OTHERS:
         other: torch.nn.Module = _other(model).build(model, setup, DTYPES)
@@ -50,6 +50,8 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     with torch.device("meta"):
         built = _from_target(model) if model.get("target") else _from_config(model, setup)
     built = built.train().to(DTYPES[setup.get("weights", "fp32")])
+    if setup.get("experts") == "listed":
+        listed_experts.install(built, model["architecture"])
     if setup.get("quantization"):
         quantized.quantise(built, setup["quantization"], DTYPES)
     for name, parameter in built.named_parameters():
@@ -61,6 +63,7 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
             quantized.dequantise_for_dora()
         built = adapters.adapt(built, options, model.get("task", ""))
         quantized.adapt_forwards(built, bool(setup.get("autocast")))
+    fused_kernels.install(built, setup.get("kernels") or [])
     compiles_loss = setup.get("compile") == "all"
     if setup.get("loss") or compiles_loss:
         inner = built.get_base_model() if setup.get("peft") else built

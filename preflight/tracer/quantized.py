@@ -127,7 +127,7 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
     as well), "keeps_input", "loaded" (the dtype that weights had when they were quantised; None: the model's)}, or a
     type of packed.KINDS with "bits", "group", "backend" and "upcast_rest".
     """
-    kept = set() if options.get("head") else _kept_whole(model)
+    kept = set() if options.get("head") else kept_whole(model)
     keeps, loaded = bool(options.get("keeps_input")), dtypes.get(options.get("loaded") or "")
     compute = dtypes.get(options.get("compute") or "")
     for name, module in list(model.named_modules()):
@@ -153,7 +153,7 @@ def _is_linear(layer: nn.Module) -> bool:
     return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
 
 
-def _kept_whole(model: nn.Module) -> set[str]:
+def kept_whole(model: nn.Module) -> set[str]:
     """Names of the layers that transformers does not quantise (integrations/bitsandbytes.py: the output embeddings, or
     what stands in their place: the last module)."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_
 
 from .convolutions import batch_norm, workspace
+from .kernels import kernel_scratch
 
 Event = tuple[int, str]
 """(nbytes, tag) for a birth, (-1 - index of the birth, tag) for a death. The tag is "phase:module"."""
@@ -114,24 +115,6 @@ def _grouped(func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
     first, second, *rest = args
     return func(first.bfloat16(), second.bfloat16(), *rest, **kwargs).to(first.dtype)
-
-
-def kernel_scratch(func: Any, args: Any) -> list[torch.Tensor]:
-    """Workspaces of CUDA kernels in the caching allocator, which meta kernels do not have."""
-    aten = torch.ops.aten
-    if func is aten._softmax_backward_data.default:
-        # SoftMax.cu, softmax_backward_cuda_out: `tmp = grad * output`.
-        return [torch.empty_like(args[0])]
-    if func is aten._scaled_dot_product_flash_attention_backward.default:
-        # flash_api.cpp, mha_bwd: dq_accum and softmax_d in fp32 (rows rounded up to 128, which is left out here), and
-        # for grouped heads keys' and values' gradients at full heads.
-        query, key = args[1], args[2]
-        scratch = [torch.empty_like(query, dtype=torch.float32), query.new_empty(query.shape[:-1], dtype=torch.float32)]
-        if query.shape[1] != key.shape[1]:
-            shape = (*query.shape[:2], *key.shape[2:])
-            scratch += [key.new_empty(shape), key.new_empty(shape)]
-        return scratch
-    return []
 
 
 def _module_of(node: Any) -> str:

@@ -33,6 +33,8 @@ GIB = 2**30
         ("a100_80", "A100 80GB"),
         ("a100_3g.20gb", "A100 MIG 3g.20gb"),
         ("nvidia_h100_1g.10gb", "H100 MIG 1g.10gb"),
+        ("nvidia_h100_80gb_hbm3_3g.40gb", "H100 MIG 3g.40gb"),
+        ("nvidia_a100-sxm4-40gb_3g.20gb", "A100 MIG 3g.20gb"),
         ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
     ],
 )
@@ -43,7 +45,20 @@ def test_names_as_people_and_drivers_write_them(name: str, gpu: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "gpu", "NVIDIA", "RTX 4080 Laptop GPU", "RTX 7000", "RTX 3080 Max-Q", "cpu", "gpu80", "80", "a100m99"]
+    "name",
+    [
+        "",
+        "gpu",
+        "NVIDIA",
+        "RTX 4080 Laptop GPU",
+        "RTX 7000",
+        "RTX 3080 Max-Q",
+        "cpu",
+        "gpu80",
+        "80",
+        "a100m99",
+        "nvidia_h100_80gb_hbm3_9g.99gb",
+    ],
 )
 def test_another_card_is_never_taken_for_a_known_one(name: str) -> None:
     assert room.find_gpu(name) is None

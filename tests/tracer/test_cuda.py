@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
+from preflight.tracer import cuda  # noqa: E402
 from preflight.tracer.cuda import Cuda  # noqa: E402
 from preflight.tracer.tape import Tape  # noqa: E402
 
@@ -39,6 +40,11 @@ def mode(dtype: Any = None, attention: str = "sdpa") -> Cuda:
         pytest.param(lambda x: x.bfloat16().sum(), torch.float32, id="sum is raised"),
         pytest.param(lambda x: torch.cat([x, x.bfloat16()]), torch.float32, id="cat takes the widest"),
         pytest.param(
+            lambda x: F.interpolate(x[None, None].bfloat16(), scale_factor=2.0),
+            torch.float32,
+            id="upsampling is raised",
+        ),
+        pytest.param(
             lambda x: F.cross_entropy(x.bfloat16(), x[:, 0].long()), torch.float32, id="cross_entropy is raised"
         ),
     ],
@@ -48,14 +54,56 @@ def test_autocast(operation: Callable[[Any], Any], expected: Any) -> None:
         assert operation(meta(8, 8)).dtype is expected
 
 
+NO_KERNEL_OF_PYTHON = {"convolution", "cudnn_convolution", "cudnn_convolution_transpose", "native_layer_norm",
+    "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "_scaled_dot_product_flash_attention"}  # fmt: skip
+"""Operations of autocast's lists that Python reaches by others of the lists."""
+REFUSED = {"binary_cross_entropy"}
+"""Autocast raises an error."""
+
+
+def test_the_lists_of_autocast_are_torchs_own() -> None:
+    """Those that have a kernel for autocast on CUDA; a build for the CPU has them registered as well."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+    registered = {name[6:].partition(".")[0] for name in names if has(name, "AutocastCUDA")}
+    lists = (cuda.LOWER_OPS, cuda.FLOAT32_OPS, cuda.FLOAT32_OUT_OPS, cuda.PROMOTE_OPS)
+    ours = {name for one in lists for name in one.split()}
+    assert registered - ours == NO_KERNEL_OF_PYTHON | REFUSED
+    assert ours - registered == set()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_of_16_bits(smoothing: float) -> None:
+    """log_softmax stays in 16 bits (LossNLL.cpp tells it the type), and nll_loss reads a copy in fp32."""
+    x, target = meta(32, 500, dtype=torch.bfloat16), torch.zeros(32, dtype=torch.int64, device="meta")
+
+    def run() -> Any:
+        with mode(torch.bfloat16):
+            return F.cross_entropy(x, target, label_smoothing=smoothing)
+
+    made = births(run)
+    assert (made.count(32 * 500 * 2), made.count(32 * 500 * 4)) == (1, 1)
+
+
+def test_cat_copies_nothing() -> None:
+    """It promotes by itself on CUDA; autocast on the CPU alone has it on a list."""
+    wide, narrow = meta(64, 64), meta(64, 64, dtype=torch.bfloat16)
+
+    def run() -> Any:
+        with mode(torch.bfloat16):
+            return torch.cat([wide, narrow])
+
+    assert births(run) == [2 * 64 * 64 * 4]
+
+
 def test_weights_are_cast_once_and_inputs_every_time() -> None:
     weight, x = meta(8, 8, grad=True), meta(4, 8)
-    cuda = mode(torch.bfloat16)
-    with cuda:
+    autocast = mode(torch.bfloat16)
+    with autocast:
         for _ in range(3):
             F.linear(x, weight)
-    assert len(cuda._weights) == 1
-    assert not cuda.again()._weights
+    assert len(autocast._weights) == 1
+    assert not autocast.again()._weights
 
 
 def births(run: Callable[[], Any]) -> list[int]:

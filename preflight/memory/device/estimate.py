@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from preflight.memory.device.law import loss_and_kernels
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower_bound import lower_bound
 from preflight.memory.device.open_settings import at_least, fullest, has_few_values, over_candidates
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
-from preflight.memory.device.phases import note_on_images, phases_beside
+from preflight.memory.device.phases import computes_loss, note_on_images, phases_beside
 from preflight.memory.device.prepare import prepare
-from preflight.memory.device.step import convolution, intervals
+from preflight.memory.device.step import convolution, intervals, varying_lengths
 from preflight.memory.device.step.effect import Again
 from preflight.memory.device.step.effects import EFFECTS
 from preflight.memory.device.step.largest_allocation import largest_allocation
@@ -26,6 +27,7 @@ from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown
 
+_CALIBRATED: tuple[intervals.Tier, ...] = ("allocated", "reserved", "process")
 MAX_BATCH = 1 << 20
 REPLAYS = 4
 """Estimates of the largest batch that make it smaller by little."""
@@ -49,13 +51,27 @@ def estimate(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> DeviceEstim
     if isinstance(prepared, Unknown):
         return _without_a_law(job, prepared, gpu, tracing)
     try:
-        return fullest(
+        found = fullest(
             [_full(one) for one in (prepared, *prepared.peers)], [_full(one) for one in prepared.alternatives]
         )
+        return _in_samples(job, found)
     except NotRegular as error:
         return Unknown(
             f"the law of {prepared.resolved.name} does not hold for so few layers: {error}", Cause.not_modelled
         )
+
+
+def _in_samples(job: Job, found: DeviceEstimate) -> DeviceEstimate:
+    """The estimate with a largest batch that counts what the job's own batch counts."""
+    each, search = job.train.sequences_per_sample or 1, found.find_largest_batch
+    if each == 1:
+        return found
+
+    def largest() -> int | None:
+        most = search()
+        return None if most is None else most // each
+
+    return replace(found, find_largest_batch=largest)
 
 
 def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing) -> DeviceEstimate | Unknown:
@@ -77,7 +93,7 @@ def may_fit(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> bool | None:
     prepared = prepare(job, gpu, True, tracing)
     if isinstance(prepared, Unknown):  # a lower bound never says that a job fits
         return None if has_few_values(prepared) else False
-    capacity, context = _room(prepared)
+    capacity, context = room_of(prepared)
     if capacity is None:
         return False
     trials = job.parallel.trials_per_gpu or 1
@@ -85,31 +101,36 @@ def may_fit(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> bool | None:
         tensors = requested_peak(prepared, phases_beside(prepared))
         if trials * (tensors * (1 + intervals.RESERVED[1]) + context.high) > CLEARLY * capacity:
             return False
-        return True if not prepared.compiled and _bounds(prepared)[1] <= capacity else None
+        return True if not prepared.compiled and bounds_of(prepared)[1] <= capacity else None
     except NotRegular:
         return False
 
 
 def _full(prepared: PreparedJob) -> DeviceEstimate:
     job, beside = prepared.job, phases_beside(prepared)
-    capacity, context = _room(prepared)
+    capacity, context = room_of(prepared)
     limit = capacity - context.expected if capacity else None
     found = replayed(prepared, beside, limit)
     requested = requested_peak(prepared, beside)
-    extra = _extra(prepared)
+    extra = widths_of(prepared)
     trials = job.parallel.trials_per_gpu or 1
 
     def around(one: Replayed) -> Interval:
         return intervals.interval(one.reserved * trials, intervals.RESERVED, extra)
 
-    reserved = around(found)
+    steady = reserved = around(found)
     again = Again(
         lambda one, earlier: around(replayed(one, beside, limit, earlier=earlier)),
         None if capacity is None else capacity - trials * context.high,
     )
     for effect in EFFECTS:
         reserved = effect.reserved(prepared, reserved, again)
-    process = Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
+    kind = kind_of(prepared)
+    by = {tier: intervals.factors(tier, kind) for tier in _CALIBRATED}
+    around_steady, whole = (_with_context(one, context, trials) for one in (steady, reserved))
+    process = intervals.with_effects(around_steady, whole, by["process"])
+    reserved = intervals.with_effects(steady, reserved, by["reserved"])
+    allocated = intervals.interval(found.allocated * trials, intervals.ALLOCATED, extra)
     parts = {name: size * trials for name, size in found.parts.items()}
     parts["allocator"] = reserved.expected - sum(parts.values())
     parts["context"] = context.expected * trials
@@ -118,8 +139,10 @@ def _full(prepared: PreparedJob) -> DeviceEstimate:
     top = max((p for p in beside if p.name == found.phase), key=lambda p: p.peak.bytes, default=None)
     where = top.peak.where if top is not None else _where(prepared, found.phase)
     estimated = DeviceEstimate(
-        requested=intervals.interval(requested * trials, intervals.REQUESTED, extra),
-        allocated=intervals.interval(found.allocated * trials, intervals.ALLOCATED, extra),
+        requested=intervals.stretched(
+            intervals.interval(requested * trials, intervals.REQUESTED, extra), by["allocated"]
+        ),
+        allocated=intervals.stretched(allocated, by["allocated"]),
         reserved=reserved,
         process=process,
         phase=found.phase,
@@ -135,8 +158,10 @@ def _full(prepared: PreparedJob) -> DeviceEstimate:
             *prepared.resolved.workload.notes(job, prepared.resolved),
             *note_on_images(prepared),
             *((prepared.laws.instead,) if prepared.laws.instead else ()),
+            *loss_and_kernels.notes(job.train.fused_kernels, prepared.resolved.setup.kernels),
             *(note for effect in EFFECTS for note in effect.notes(prepared)),
         ),
+        coverage=intervals.coverage("process", kind),
     )
     if capacity is None:
         return estimated
@@ -158,7 +183,17 @@ def _most_of_compiled(prepared: PreparedJob, beside: Sequence[Phase], found: Dev
     return _proved(plain, _largest_batch(plain, beside, found.capacity or 0), own)
 
 
-def _extra(prepared: PreparedJob) -> tuple[float, float]:
+def _with_context(reserved: Interval, context: Interval, trials: int) -> Interval:
+    return Interval(*(r + trials * c for r, c in zip(_triple(reserved), _triple(context), strict=True)))
+
+
+def kind_of(prepared: PreparedJob) -> str:
+    """The kind of job that its intervals are calibrated as."""
+    varying = bool(varying_lengths.earlier(prepared.job, prepared.dims))
+    return intervals.kind_of(prepared.job, prepared.resolved, prepared.rank.layout.sharded, varying)
+
+
+def widths_of(prepared: PreparedJob) -> tuple[float, float]:
     """By how much the interval of every tier is wider, below and above, as fractions."""
     below, above = intervals.widen(
         prepared.job, prepared.resolved.workload.convolutional, prepared.rank.layout.sharded, prepared.compiled
@@ -167,6 +202,7 @@ def _extra(prepared: PreparedJob) -> tuple[float, float]:
     below, above = below + less, above + more
     unsure = prepared.laws.unsure(prepared.dims)
     above += unsure / requested_peak(prepared) if unsure else 0.0
+    below += prepared.laws.spared
     for effect in EFFECTS:
         less, more = effect.wider(prepared)
         below, above = below + less, above + more
@@ -177,7 +213,8 @@ def _left_out(prepared: PreparedJob, beside: Sequence[Phase]) -> tuple[str, ...]
     """Phases that the job has and no law covers."""
     job, generation = prepared.job, prepared.resolved.workload.generation_phase
     names = {phase.name for phase in beside}
-    runs = {"validation": job.validation.batch_size is not None, generation: bool(job.validation.generates)}
+    validates = job.validation.batch_size is not None and computes_loss(job.validation)
+    runs = {"validation": validates, generation: bool(job.validation.generates)}
     return tuple(
         f"{name} is not counted: no law covers it" for name, is_run in runs.items() if is_run and name not in names
     )
@@ -237,7 +274,7 @@ def room(job: Job, gpu: Gpu | None, convolutional: bool = False) -> tuple[int | 
     return capacity, context
 
 
-def _room(prepared: PreparedJob) -> tuple[int | None, Interval]:
+def room_of(prepared: PreparedJob) -> tuple[int | None, Interval]:
     return room(prepared.job, prepared.gpu, prepared.resolved.workload.image_loop)
 
 
@@ -246,7 +283,7 @@ def timeline(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[StepM
     prepared = prepare(job, gpu, True, tracing)
     if isinstance(prepared, Unknown):
         return ()
-    capacity, context = _room(prepared)
+    capacity, context = room_of(prepared)
     recorder = Recorder()
     replayed(prepared, phases_beside(prepared), capacity - context.expected if capacity else None, recorder)
     return thinned(recorder.moments)
@@ -254,7 +291,7 @@ def timeline(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[StepM
 
 def reserved_after(prepared: PreparedJob, earlier: Sequence[Mapping[str, int]]) -> int:
     """Bytes reserved after batches of these lengths, and two of the job's own."""
-    capacity, context = _room(prepared)
+    capacity, context = room_of(prepared)
     return replayed(prepared, (), capacity - context.expected if capacity else None, earlier=earlier).reserved
 
 
@@ -271,17 +308,21 @@ def _where(prepared: PreparedJob, phase: str) -> str:
 
 
 def bound(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> tuple[int, int] | None:
-    """(expected, high) bytes of the process without a replay; grows with every numeric field. None: unknown."""
+    """(expected, high) bytes of the process without a replay; grows with every numeric field. None: unknown.
+
+    The replay of most jobs needs no more, and that of no job more than `intervals.blocks` times as much, apart from
+    what lengths that vary leave cached, which is given back before memory runs out.
+    """
     prepared = prepare(job, gpu, tracing=tracing)
     if isinstance(prepared, Unknown):
         return None
     try:
-        return _bounds(prepared)
+        return bounds_of(prepared)
     except NotRegular:
         return None
 
 
-def _bounds(prepared: PreparedJob) -> tuple[int, int]:
+def bounds_of(prepared: PreparedJob) -> tuple[int, int]:
     """Bounds of the fullest rank; the high end covers the alternatives of the job as well."""
     ranks = [_bound(one, phases_beside(one, smooth=True)) for one in (prepared, *prepared.peers)]
     others = [_bound(one, phases_beside(one, smooth=True))[1] for one in prepared.alternatives]
@@ -290,12 +331,20 @@ def _bounds(prepared: PreparedJob) -> tuple[int, int]:
 
 def _bound(prepared: PreparedJob, beside: Sequence[Phase]) -> tuple[int, int]:
     requested = requested_peak(prepared, beside, smooth=True) + requested_by_libraries(prepared)
-    _, context = _room(prepared)
-    _, above = _extra(prepared)
+    _, context = room_of(prepared)
     reserved = round(requested * (1 + intervals.ROUNDED))
     trials = prepared.job.parallel.trials_per_gpu or 1
-    high = round(reserved * (1 + intervals.RESERVED[1] + above)) + context.high
+    times, beside_it = high_end(prepared)
+    high = round(reserved * times) + beside_it
     return (reserved + context.expected) * trials, high * trials
+
+
+def high_end(prepared: PreparedJob) -> tuple[float, int]:
+    """What reserved bytes are multiplied by for the high end of a process, and the bytes beside them."""
+    wider = intervals.factors("process", kind_of(prepared)).above
+    _, context = room_of(prepared)
+    beside = context.expected + round(max(1.0, wider) * (context.high - context.expected))
+    return 1 + wider * (intervals.RESERVED[1] + widths_of(prepared)[1]), beside
 
 
 def _largest_batch(prepared: PreparedJob, beside: Sequence[Phase], capacity: int) -> int:

@@ -94,17 +94,32 @@ def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | 
     return traced_laws.law_of(key, resolved, kind, tracing, what)
 
 
+KERNELS_SPARE = {False: 0.32, True: 0.05}
+"""The share of a step's bytes that Liger's kernels spare at most, by whether activations are recomputed.
+
+Traced with and without them, in bf16 and fp32, batches of 4 and 32 of 2,048 tokens: Llama 3.2 1B and Qwen 2.5 0.5B
+spare 22 to 28 %, Gemma 2B 24 to 31 %; with recomputation they spare nothing.
+"""
+
+
 def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
     """A shipped law whose bytes differ from the law that was asked for by a bounded number, where tracing is
     impossible."""
     if resolved.law is not None:
         return None
-    setup, notes, unsure = resolved.setup, [], []
+    setup, notes, unsure, spared = resolved.setup, [], [], 0.0
     if setup.loss in ("shifted", "shifted-out"):
         release = "releases 4.46 to 4.48" if setup.loss == "shifted" else "releases before 4.46"
         notes.append(f"estimated with the loss of current transformers: no law is shipped for the loss of {release}")
         unsure += [_shifted_more] if setup.loss == "shifted" else []
         setup = replace(setup, loss=None)
+    if setup.loss in ("pieces", "log-probabilities"):
+        notes.append(f"estimated with more of the logits at once: no law is shipped for a loss of {setup.loss}")
+        setup = replace(setup, loss="chunked" if setup.loss == "pieces" else None)
+    if setup.kernels:
+        notes.append("estimated without fused kernels, which keep less: no law is shipped with them")
+        spared = KERNELS_SPARE[setup.checkpointing]
+        setup = replace(setup, kernels=())
     quantized = setup.quantization
     if quantized is not None and quantized.compute == "fp32" and setup.weights != "fp32":
         setup = replace(setup, quantization=replace(quantized, compute=setup.weights))
@@ -113,7 +128,9 @@ def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
     found = _prepared(store.key_of(replace(resolved, setup=setup), kind), False) if notes else None
     if found is None:
         return None
-    return replace(found, instead="; ".join(notes), unsure=lambda dims: sum(each(dims) for each in unsure))
+    return replace(
+        found, instead="; ".join(notes), unsure=lambda dims: sum(each(dims) for each in unsure), spared=spared
+    )
 
 
 def compiled_laws(job: Job, resolved: Resolved, tracing: Tracing) -> Laws | None:

@@ -9,6 +9,7 @@ from preflight.memory.device.law import catalogue, quantization
 from preflight.memory.device.law.workload import WorkloadRequest
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
+from preflight.memory.device.parallel.group import cuts_weights, parts_not_known
 from preflight.memory.device.parallel.layout import ShardLayout
 from preflight.memory.device.workloads.registry import kind_of
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Verdict
@@ -43,17 +44,20 @@ def lower_bound(job: Job, room: tuple[int | None, Interval], reason: Unknown) ->
     found = layouts(job)
     if isinstance(found, Unknown):
         return reason
+    if job.train.peft.method not in (None, "none") and cuts_weights(found.ranks[0]) and _casts_frozen(job):
+        return parts_not_known(found.ranks[0])
     asked = reason.cause is Cause.not_set and any(name.startswith(("train.", "validation.")) for name in reason.fields)
     without_law = reason.cause in (Cause.no_law, Cause.cannot_trace) and job.model.law is None
     # A published count is used where there is no law, and where no value of a missing setting could make the job fit.
-    count = job.model.parameters or (_published(job) if asked or without_law else None)
+    known = job.model.parameters or job.model.least_parameters
+    count = known or (_published(job) if asked or without_law else None)
     if count is None:
         return reason
     bound = _bound(job, found.ranks[0], count, room, reason)
     if isinstance(bound, Unknown) or bound.verdict == "exceeds":
         return bound
     # Where the states would fit, the missing field is reported instead.
-    return bound if job.train.precision is not None and (job.model.parameters or not asked) else reason
+    return bound if job.train.precision is not None and (known or not asked) else reason
 
 
 def _bound(

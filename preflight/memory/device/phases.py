@@ -20,13 +20,17 @@ NOTHING = Tape((), (), (), {})
 
 
 def phases_beside(prepared: PreparedJob, smooth: bool = False) -> tuple[Phase, ...]:
-    """Validation, when the job names a batch for it; generation, when it generates. `smooth`: see `Law.peak`."""
+    """Validation, when the job names a batch for it; generation, when it generates. `smooth`: see `Law.peak`.
+
+    Trainer's predict_with_generate generates and then computes the loss as well (transformers, trainer_seq2seq.py,
+    prediction_step); a loop written by hand may do one of the two (validation.loss).
+    """
     workload = prepared.resolved.workload
     found = [*_extra_phases(prepared, smooth)]
     if prepared.job.validation.generates and workload.generation_phase == "validation":
         return tuple(found)
     if prepared.job.validation.batch_size is not None:
-        phase = _validation(prepared, smooth)
+        phase = _validation(prepared, smooth) if computes_loss(prepared.job.validation) else None
         if phase is not None:
             found.append(phase)
         if prepared.job.validation.generates:
@@ -34,6 +38,16 @@ def phases_beside(prepared: PreparedJob, smooth: bool = False) -> tuple[Phase, .
             if phase is not None:
                 found.append(phase)
     return tuple(found)
+
+
+def computes_loss(validation: Validation) -> bool:
+    """Whether validation has a labelled forward pass, as far as a setting says."""
+    return not validation.generates if validation.loss is None else validation.loss
+
+
+def leaves_loss_open(validation: Validation) -> bool:
+    """Whether nothing says if a validation that generates computes a loss as well."""
+    return bool(validation.generates) and validation.loss is None and validation.batch_size is not None
 
 
 def _extra_phases(prepared: PreparedJob, smooth: bool) -> Iterator[Phase]:

@@ -1,7 +1,7 @@
-"""The number of positions of a model, from its config or from the catalogue of models.
+"""What a model's config or the catalogue says of a published model: its positions, and the type it was saved in.
 
-A sequence longer than that fails, or leaves the lengths that the model was trained for: a rule says so of a length that
-the program reads, and a length that only a name suggests is not believed.
+A sequence longer than its positions fails, or leaves the lengths that the model was trained for: a rule says so of a
+length that the program reads, and a length that only a name suggests is not believed.
 """
 
 from __future__ import annotations
@@ -60,3 +60,16 @@ def _config(job: Job) -> tuple[str | None, Mapping[str, object]]:
         if known is not None:
             family, config = family or known.architecture, known.config
     return (str(family) if family is not None else None), config
+
+
+_SAVED_IN_FP32 = frozenset({
+    "bert", "roberta", "distilbert", "electra", "albert", "deberta", "deberta-v2", "xlm-roberta", "gpt2", "t5", "bart",
+    "vit", "clip", "wav2vec2", "hubert",
+})  # fmt: skip
+"""Architectures whose published checkpoints have fp32 weights (the sizes of their files on the hub)."""
+
+
+def saved_in_fp32(name: object) -> bool:
+    """Whether every release of transformers loads a model in fp32, because its weights were saved so."""
+    known = find(name) if isinstance(name, str) else None
+    return known is not None and known.architecture in _SAVED_IN_FP32

@@ -13,9 +13,11 @@ from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.laws_of_job import compiled_laws, laws_for
 from preflight.memory.device.optimizers import as_released, unknown, with_weight_decay
 from preflight.memory.device.parallel import DeviceRank, ShardLayout, layouts, rank_of, view
+from preflight.memory.device.phases import leaves_loss_open
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.step.loading import scales
 from preflight.memory.device.step.prepared import PreparedJob
+from preflight.vocabulary.edits_of_job import in_sequences
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.notation import release
@@ -29,7 +31,9 @@ def prepare(
 ) -> PreparedJob | Unknown:
     """Looks up the law of a job and evaluates its parameters. The reason of an Unknown names the field that is missing.
     `compiled`: for a job under torch.compile, trace the compiled step, which takes seconds for each batch."""
-    job = quantization.stated(job)
+    if job.train.sequences_per_sample is None:
+        return missing("train.sequences_per_sample")
+    job = quantization.stated(in_sequences(job))
     found = layouts(job)
     if isinstance(found, Unknown):
         known = resolve(job, gpu, tracing)
@@ -39,11 +43,20 @@ def prepare(
         return first
     peers = tuple(one for one in rest[: len(found.ranks) - 1] if isinstance(one, PreparedJob))
     alternatives = [one for one in rest[len(found.ranks) - 1 :] if isinstance(one, PreparedJob)]
-    for other in first.resolved.workload.alternatives(job, first.resolved):
+    with_loss, notes = _with_loss(job, first)
+    for other in (*first.resolved.workload.alternatives(job, first.resolved), *with_loss):
         alone = _first_rank(other, gpu, tracing)
         if isinstance(alone, PreparedJob):
             alternatives.append(alone)
-    return replace(first, peers=peers, alternatives=tuple(alternatives), notes=found.notes)
+    return replace(first, peers=peers, alternatives=tuple(alternatives), notes=(*found.notes, *notes))
+
+
+def _with_loss(job: Job, first: PreparedJob) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """The job with a loss in its validation, and a note, where no setting says whether it computes one."""
+    if not leaves_loss_open(job.validation) or first.resolved.workload.generation_phase == "validation":
+        return (), ()
+    note = "whether validation computes a loss beside what it generates is not stated: the interval covers both"
+    return (job.model_copy(update={"validation": job.validation.model_copy(update={"loss": True})}),), (note,)
 
 
 def _first_rank(job: Job, gpu: Gpu | None, tracing: Tracing) -> PreparedJob | Unknown:

@@ -6,7 +6,7 @@ The events go through the same replay of the allocator, with the same workspaces
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from preflight.memory.device.estimate import room
 from preflight.memory.device.law.tape import WORKSPACE
@@ -15,9 +15,10 @@ from preflight.memory.device.step.allocator import CachingAllocator
 from preflight.memory.device.step.effects import workspaces
 from preflight.memory.device.step.replay import Event, Replay, Replayed, Segment
 from preflight.memory.device.step.run import Recorder, thinned
-from preflight.vocabulary.estimates import ALL_PARTS, DeviceEstimate, Interval, LargestAllocation, StepMoment
+from preflight.vocabulary.estimates import ALL_PARTS, DeviceEstimate, Holder, Interval, LargestAllocation, StepMoment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.standing import Assumption
 
 MIB = 2**20
 LOAD = "load"
@@ -39,6 +40,8 @@ class Recording:
     """The place of each birth, in words."""
     shapes: Mapping[int, str] = field(default_factory=dict)
     """The shapes of large births, in words."""
+    lines: Mapping[int, str] = field(default_factory=dict)
+    """The line of the user's file ("file:line") of births; "" for one that no line of the user made."""
     convolutional: bool = False
 
 
@@ -63,6 +66,23 @@ def peak(events: Sequence[int]) -> Peak:
         if event < 0:
             del alive[-1 - event]
     return Peak(top, at, tuple(alive))
+
+
+def holders(
+    recording: Recording,
+    alive: Sequence[int],
+    names: Mapping[int, str],
+    via: Mapping[int, str] | None = None,
+    most: int = 10,
+) -> tuple[Holder, ...]:
+    """What is alive at a moment by name and part, the largest first. Births without a name are left out."""
+    found: dict[tuple[str, str], Holder] = {}
+    for at in alive:
+        name, part = names.get(at, ""), recording.parts.get(at, "temporary")
+        before = found.get((name, part), Holder(name, 0, 0, part))
+        called = before.via or (via or {}).get(at, "")
+        found[name, part] = Holder(name, before.bytes + recording.events[at], before.count + 1, part, called)
+    return tuple(sorted((one for one in found.values() if one.name), key=lambda one: -one.bytes)[:most])
 
 
 def estimate(recording: Recording, job: Job, gpu: Gpu | None) -> DeviceEstimate:
@@ -95,6 +115,26 @@ def estimate(recording: Recording, job: Job, gpu: Gpu | None) -> DeviceEstimate:
         capacity=capacity,
         verdict=process.verdict(capacity),
     )
+
+
+def judged(found: DeviceEstimate, whole: bool, doubts: tuple[Assumption, ...]) -> DeviceEstimate:
+    """The estimate of a run with a verdict that says no more than was seen. `whole`: whether it was seen to its end;
+    what comes later may take more. `doubts`: what the verdict depends on and the run did not show."""
+    verdict = found.verdict
+    if not whole:
+        verdict = "exceeds" if verdict == "exceeds" else "unknown"
+    elif verdict == "fits" and doubts:
+        verdict = "fits-if"
+    return replace(found, lower_bound=not whole, verdict=verdict, assumptions=doubts)
+
+
+def bound(recording: Recording, job: Job, gpu: Gpu | None) -> tuple[int, int]:
+    """(expected, high) bytes of the process from above, without a replay. It grows with every allocation."""
+    _, context = room(job, gpu, recording.convolutional)
+    requested = peak(recording.events).bytes + sum(workspaces(gpu))
+    _, above = intervals.widen(job, recording.convolutional, False)
+    reserved = round(requested * (1 + intervals.ROUNDED))
+    return reserved + context.expected, round(reserved * (1 + intervals.RESERVED[1] + above)) + context.high
 
 
 def timeline(recording: Recording, job: Job, gpu: Gpu | None) -> tuple[StepMoment, ...]:

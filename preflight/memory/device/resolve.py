@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from preflight.memory.device.law import catalogue, quantization
 from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
 from preflight.memory.device.workloads import image_models, registry
 from preflight.vocabulary.budgets import MODEL_LAYERS
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
@@ -63,10 +65,29 @@ def _is_layers(name: str, size: object) -> bool:
     return name.startswith("L") and isinstance(size, int) and size > MODEL_LAYERS
 
 
+def is_known(name: str) -> bool:
+    """Whether preflight itself knows a model by its name, without a look at this machine's files."""
+    return catalogue.find(name) is not None or target_of(name) is not None
+
+
 def target_of(name: str) -> str | None:
     """The import target that a name means; None for any other name."""
     plain = name.strip().rstrip("/")
     return image_models.spelled(plain) or registry.target_of(plain) or image_models.shipped(plain)
+
+
+def model_of_folder(path: str) -> str | None:
+    """The hub id of the model that a folder is named after; None for no folder, for one that is there, and where no
+    model has its name."""
+    plain = path.strip().rstrip("/")
+    folder, _, last = plain.rpartition("/")
+    if not (plain.startswith(("/", ".", "~")) or "/" in folder) or not last or catalogue.find(plain) is not None:
+        return None
+    found = catalogue.find(last)
+    if found is None or found.target is not None or catalogue.read_config(path) is not None:
+        return None
+    owner = found.name.rpartition("/")[0]
+    return f"{owner}/{last}" if owner and catalogue.find(f"{owner}/{last}") is not None else found.name
 
 
 @dataclass(frozen=True)
@@ -113,7 +134,26 @@ def _named(job: Job) -> _Named | Unknown:
         return Unknown(catalogue.unknown_words(model.name), Cause.model_unknown)
     if model.path:
         return Unknown(f"{model.path} is no folder of a model: it has no config.json", Cause.model_unknown)
+    if model.parameters or model.least_parameters:
+        words = "the parameters of the model are known, and not what it keeps for the backward pass"
+        return Unknown(words, Cause.model_unknown)
     return Unknown(
         "the model is not known: no file that was read names one that preflight knows, or gives its dimensions",
         Cause.model_unknown,
     )
+
+
+_ENOUGH = {"train.batch_size": 1, "train.seq_len": 8192, "train.text_len": 8}
+"""Lengths with which a model can be looked up. They change nothing about what is taken for the other fields."""
+
+_SIDE = "train.image_size"
+
+
+def taken_by_law(job: Job) -> Mapping[str, str]:
+    """Fields that a job does not state and that a law takes a value for, though neither a library nor the model has
+    one, each with the reason in words; none where no kind of model is known."""
+    one = with_fields(job, {name: value for name, value in _ENOUGH.items() if job.get(name) is None})
+    found = resolve(one)
+    if isinstance(found, Unknown) and _SIDE in found.fields:
+        found = resolve(with_fields(one, {_SIDE: 224}))
+    return {} if isinstance(found, Unknown) else found.workload.assumes(job, found)

@@ -22,10 +22,15 @@ PARTS = {
     "datasets": 22.4 * MIB,
     "accelerate": 4.1 * MIB,
     "lightning": 26.3 * MIB,
+    "torchvision": 9.6 * MIB,
+    "timm": 30.0 * MIB,
+    "albumentations": 34.0 * MIB,
+    "cv2": 4.0 * MIB,
 }
 """Bytes of each part. "cuda build": added to the import alone by torch's libraries for CUDA, without a GPU (2.13.0 with
 CUDA 13.0: 284.0 MiB, where the build for the processor takes 143.0). `dynamo` is torch._dynamo with sympy, which an
-optimizer's first step imports (torch/_compile.py) as Trainer, peft and lightning do; `trainer` is transformers.Trainer
+optimizer imports when it is made (`add_param_group`, torch/_compile.py), as Trainer, peft, lightning and torchvision
+do; `trainer` is transformers.Trainer
 with accelerate."""
 
 SHARED = 12.3 * MIB
@@ -45,6 +50,10 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "datasets": ("datasets", "pandas"),
     "pandas": ("pandas",),
     "scipy": ("scipy",),
+    "torchvision": ("torchvision", "dynamo"),
+    "timm": ("torchvision", "dynamo", "timm"),
+    "albumentations": ("albumentations",),
+    "cv2": ("cv2",),
     "lightning": ("lightning", "dynamo", "transformers"),
     "pytorch_lightning": ("lightning", "dynamo", "transformers"),
 }

@@ -11,6 +11,7 @@ from preflight.memory.host.base import base_of
 from preflight.memory.host.checkpoint import ONE_COPY, Weights, copies
 from preflight.memory.host.heap import Heap, is_old
 from preflight.memory.host.law import Loader, Loaders
+from preflight.vocabulary.edits_of_job import in_sequences
 from preflight.vocabulary.job import Job
 
 TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
@@ -32,18 +33,22 @@ class HostRank:
     """Bytes of weights, gradients and optimizer states if the CPU trains; else 0."""
 
 
-def rank_of(job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False) -> HostRank:
-    """The process of a job whose samples take `sample` bytes; `bound`: as in `estimate_host`."""
+def rank_of(
+    job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False, trains: bool = True
+) -> HostRank:
+    """The process of a job whose samples take `sample` bytes; `bound` and `trains`: as in `estimate_host`."""
+    job = in_sequences(job)
     data, nothing = job.data, c.Measured(0, 0, 0)
     gpu = cuda and job.machine.accelerator != "cpu"
-    objects = base_of(data.imports, trains=weights is not None)
-    base = base_of(data.imports, trains=weights is not None, cuda=gpu)
+    objects = base_of(data.imports, trains=trains)
+    base = base_of(data.imports, trains=trains, cuda=gpu)
+    imported = base_of(data.imports, trains=False, cuda=gpu)  # a spawned worker makes no optimizer
     spawned = data.start_method in ("spawn", "forkserver")
     batch, prefetch = job.train.batch_size or 1, data.prefetch or 2
     make = partial(
         Loader,
         prefetch=prefetch,
-        base=base.expected,
+        base=imported.expected,
         visited=objects.expected,
         spawned=spawned,
         views=_views(job, sample),

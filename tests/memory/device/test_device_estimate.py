@@ -194,3 +194,17 @@ def test_resnet_against_nvidia_smi() -> None:
 
     assert process(32) - process(8) == pytest.approx(5229 - 2875, rel=0.08)
     assert process(64) - process(32) == pytest.approx(8465 - 5229, rel=0.08)
+
+
+def test_a_batch_of_pairs_takes_what_twice_the_sequences_take() -> None:
+    pairs = estimate(train__batch_size=8, train__sequences_per_sample=2, validation__batch_size=64)
+    sequences = estimate(train__batch_size=16, validation__batch_size=128)
+    assert (pairs.process, pairs.breakdown, pairs.phases) == (sequences.process, sequences.breakdown, sequences.phases)
+    assert sequences.largest_batch_size is not None
+    assert pairs.largest_batch_size == sequences.largest_batch_size // 2
+
+
+def test_without_the_sequences_of_a_sample_nothing_is_known() -> None:
+    found = device.estimate(build({**BERT, "train.sequences_per_sample": None}), find_gpu("RTX 3090"))
+    assert isinstance(found, Unknown)
+    assert found.fields == ("train.sequences_per_sample",)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from preflight.memory.device.estimate import estimate
-from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.memory.device.lower_bound import lower_bound
+from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import build
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 from preflight.vocabulary.values import missing as not_stated
 
 GIB = 2**30
@@ -84,3 +85,18 @@ def test_gradients_that_never_exist_all_at_once_are_not_counted() -> None:
     held = job(20, train__seq_len=None, train__optimizer="sgd")
     assert isinstance(held, DeviceEstimate)
     assert held.breakdown["gradients"] == pytest.approx(2 * 6.74e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("strategy", "known"), [("zero3", False), ("fsdp", False), ("zero2", True)])
+def test_a_pipelines_model_with_adapters_has_no_bound_where_its_cut_is_not_known(strategy: str, known: bool) -> None:
+    """Scripts that prepare the adapters alone leave the frozen denoiser whole on every rank."""
+    stated = {
+        "model.name": "runwayml/stable-diffusion-v1-5", "train.batch_size": 1, "train.precision": "fp16-mixed",
+        "train.optimizer": "adamw", "train.peft.method": "lora", "parallel.strategy": strategy,
+        "parallel.gpus_per_node": 4,
+    }  # fmt: skip
+    why = Unknown("no law is shipped", Cause.no_law)
+    found = lower_bound(build(stated), (24 * 2**30, Interval(0, 0, 0)), why)
+    assert isinstance(found, DeviceEstimate) == known
+    if isinstance(found, Unknown):
+        assert found.cause is Cause.not_modelled

@@ -55,3 +55,23 @@ def test_a_law_of_generation_is_the_trace(name: str) -> None:
         dims["t"] = 2 * dims["t"] // 8 * 8 + 5
     reply = steps.trace(request(family, task, kind, setup, structure, dims))
     assert Law(law_of(name, key).tape).peak(dims).bytes == traced_peak(reply), (key, dims)
+
+
+LARGE_VOCABULARY = {"model.name": "Qwen/Qwen2.5-0.5B", "train.batch_size": 1, "train.seq_len": 128,
+                    "train.precision": "bf16", "validation.batch_size": 16, "validation.seq_len": 512,
+                    "validation.generates": True, "validation.max_new_tokens": 16}  # fmt: skip
+
+
+def test_a_loop_that_only_generates_has_no_labelled_forward() -> None:
+    found = {loss: estimate(build({**LARGE_VOCABULARY, "validation.loss": loss}), None) for loss in (True, False, None)}
+    assert all(isinstance(one, DeviceEstimate) for one in found.values())
+    both, generates, open_ = (found[loss] for loss in (True, False, None))
+    assert isinstance(both, DeviceEstimate)
+    assert isinstance(generates, DeviceEstimate)
+    assert isinstance(open_, DeviceEstimate)
+    assert "validation" in both.phases
+    assert "validation" not in generates.phases
+    assert not generates.notes
+    assert generates.process.expected == open_.process.expected
+    assert generates.process.high < both.process.high == open_.process.high
+    assert any("is not stated" in note for note in open_.notes)

@@ -15,7 +15,7 @@ from preflight.memory.host.estimate import estimate_host, limit_of, solve_sample
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Cause, Unknown
 from preflight.vocabulary.words import at_most
 
 SMALL, LARGE = 3 * 224 * 224 * 4, 3 * 640 * 640 * 4
@@ -69,7 +69,7 @@ def known(estimate: HostEstimate | Unknown) -> HostEstimate:
 def test_measured_peaks(
     sample: int, batch: int, workers: int, prefetch: int, fields: dict[str, object], peak: int
 ) -> None:
-    found = known(estimate_host(job(sample, batch, workers, prefetch, **fields), cuda=False))
+    found = known(estimate_host(job(sample, batch, workers, prefetch, **fields), cuda=False, trains=False))
     assert found.per_node.expected == pytest.approx(peak, rel=0.063)
     assert found.per_node.low <= peak <= found.per_node.high
     assert sum(found.breakdown.values()) == found.per_node.expected
@@ -227,3 +227,25 @@ def test_nothing_is_traced_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert weights_of(asked) is None
     assert weights_of(asked, tracing=Tracing(True, "other-python")) is None
     assert told == [SHIPPED_ONLY, Tracing(True, "other-python")]
+
+
+CPU: dict[str, object] = {
+    "model.parameters": 100_000_000, "train.batch_size": 4, "train.optimizer": "adamw", "train.precision": "fp32",
+    "data.workers": 0, "data.sample_bytes": 1024, "machine.accelerator": "cpu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stated", [{}, {"data.sample_bytes": None}])
+@pytest.mark.parametrize("limit", [None, 4 * 2**30, 1024 * 2**30])
+def test_a_training_on_the_processor_never_fits(limit: int | None, stated: dict[str, object]) -> None:
+    """Its activations are not in the law."""
+    found = estimate_host(build({**CPU, **stated, "machine.memory_limit": limit}))
+    assert isinstance(found, Unknown)
+    assert found.cause is Cause.not_modelled
+
+
+def test_a_training_on_the_processor_exceeds_where_its_states_do() -> None:
+    found = estimate_host(build({**CPU, "machine.memory_limit": 2**30}))
+    assert isinstance(found, HostEstimate)
+    assert found.verdict == "exceeds"
+    assert found.per_node.low > 2**30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from preflight.memory.host.base import PARTS
 from preflight.memory.host.checkpoint import COPIES, copies
 from preflight.memory.host.estimate import estimate_host, samples_in_shared_memory, solve_in_memory_bytes
 from preflight.memory.host.heap import PER_PIN, PIN, PINS, first
@@ -24,7 +25,7 @@ def job(**fields: object) -> Job:
 
 
 def known(job: Job, parameters: int | None = None) -> HostEstimate:
-    found = estimate_host(job, parameters, cuda=False)
+    found = estimate_host(job, parameters, cuda=False, trains=False)
     assert isinstance(found, HostEstimate), found
     return found
 
@@ -209,3 +210,18 @@ def test_the_largest_data_set_is_the_edge() -> None:
     assert not isinstance(at, Unknown)
     assert not isinstance(above, Unknown)
     assert (at.verdict, above.verdict) == ("fits", "at-risk")
+
+
+@pytest.mark.parametrize(("start", "workers"), [("fork", 0), ("spawn", 0)])
+def test_an_optimizer_of_any_model_imports_and_spawned_workers_do_not(start: str, workers: int) -> None:
+    here = job(data__start_method=start)
+    trains, loads = (estimate_host(here, cuda=False, trains=trains) for trains in (True, False))
+    assert isinstance(trains, HostEstimate)
+    assert isinstance(loads, HostEstimate)
+    assert trains.breakdown["base"] - loads.breakdown["base"] == round(PARTS["dynamo"])
+    assert trains.breakdown["workers"] - loads.breakdown["workers"] == workers
+
+
+@pytest.mark.parametrize(("given", "kept"), [(2.36, "2.36"), (2.4, "2.40"), ("2.36", "2.36")])
+def test_spellings_of_glibc(given: object, kept: str) -> None:
+    assert build({"software.glibc": given}).software == {"glibc": kept}

@@ -158,6 +158,8 @@ class Columns:
         self.count = len(self.monomials) + len(self.odd)
         self.signed = frozenset(at for size, at in self.odd.items() if any(c < 0 for c, _ in size))
         """Columns whose values may be negative."""
+        self.moments: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[tuple[int, Delta], ...], Delta]] = {}
+        """`_moments` of the blocks that were folded: most layers of a pass are equal."""
 
     def _terms(self, size: Size) -> tuple[tuple[int, int], ...]:
         def column(table: dict[Any, int], key: object) -> int:
@@ -282,10 +284,12 @@ def _fold(
                 modules.append(token.where)
             at += len(block)
             first_middle = item.stack is not None and not whole and turn == EDGE
-            moments, rest = _moments(deltas, parts, columns)
+            steps = tuple(deltas), tuple(parts)
+            if steps not in columns.moments:
+                columns.moments[steps] = _moments(*steps, columns)
             repeats = tape.depths[item.stack or ""] if first_middle else None
             phase = item.phase.rstrip("~")
-            stretches.append(_Stretch(tuple(deltas), tuple(parts), tuple(modules), phase, repeats, moments, rest))
+            stretches.append(_Stretch(*steps, tuple(modules), phase, repeats, *columns.moments[steps]))
     return tuple(stretches)
 
 
@@ -364,6 +368,8 @@ class Laws:
     """The key that was requested, if this law is used instead of its law."""
     unsure: Callable[[Mapping[str, int]], int] = none_unsure
     """Bytes that the law of what was asked for may have more, at dimensions."""
+    spared: float = 0.0
+    """The share of its bytes by which the law of what was asked for may be lower."""
 
     @classmethod
     def of(cls, made: MadeLaw, shipped: bool, made_by: Mapping[str, str] | None = None) -> Laws:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from preflight.memory.device.families import Family
-from preflight.memory.device.law import adapters, quantization
+from preflight.memory.device.law import adapters, loss_and_kernels, quantization
 from preflight.memory.device.law.adapters import Adapters
 from preflight.memory.device.law.attention import attention, kernel, repeats_keys
 from preflight.memory.device.law.quantization import QuantizedWeights
@@ -74,6 +74,10 @@ class Setup:
     """Of image models alone."""
     winograd: bool = False
     """Whether convolutions in fp32 run without tensor cores."""
+    kernels: tuple[str, ...] = ()
+    """Norms, rotary embeddings and gated products that run as fused kernels (tracer/fused_kernels.py)."""
+    experts: str | None = None
+    """"listed": as modules of their own (tracer/listed_experts.py)."""
     compile: str | None = None
     """The compiled parts: "layers", "all" (the loss as well), or None."""
 
@@ -93,6 +97,8 @@ class Setup:
             "offload": self.offload,
             "frozen": list(self.frozen),
             "winograd": self.winograd,
+            "kernels": list(self.kernels),
+            "experts": self.experts,
             "compile": self.compile,
         }
         found |= {name: value for name, value in more.items() if value}
@@ -105,8 +111,10 @@ def setup_of(
     gpu: Gpu | None = None,
     like: Likeness | None = None,
     reach: int | None = None,
+    model_type: str | None = None,
 ) -> Setup | Unknown:
-    """A job's setup. `like`: for remote code, the model whose law is used. `reach`: the size of a sliding window."""
+    """A job's setup. `like`: for remote code, the model whose law is used. `reach`: the size of a sliding window.
+    `model_type`: transformers' name of the model's code."""
     train = job.train
     if train.precision is None:
         return missing("train.precision")
@@ -130,6 +138,7 @@ def setup_of(
     older = (release(job.software.get("bitsandbytes")) or NEWEST) < (0, 43, 2)
     # Remote code has a loss of its own: it shifts 16-bit logits, so it peaks as today's does, in backward.
     has_loss = family is not None and "causal-lm" in family.tasks
+    kernels, loss = loss_and_kernels.applied(train.fused_kernels, train.loss, model_type if like is None else None)
     return Setup(
         weights="bf16" if weights == "fp16" and alike else weights,
         autocast=("bf16" if alike else train.precision.removesuffix("-mixed")) if mixed else None,
@@ -138,10 +147,28 @@ def setup_of(
         checkpointing=bool(train.gradient_checkpointing),
         peft=_adapters(train.peft, family, like, alike),
         quantization=quantization.weights_of(job, alike, older) if quantized else None,
-        loss=loss_of(train.loss, installed) if has_loss else None,
+        loss=loss_and_kernels.loss_of(loss, installed, job.software) if has_loss else None,
         offload=bool(train.activation_offload),
         frozen=tuple(train.frozen),
+        kernels=kernels if like is None else (),
     )
+
+
+LISTS_UNTIL = (5, 0)
+"""The release of transformers whose experts are parameters of three dimensions, which bitsandbytes leaves alone."""
+
+
+def with_own_loss(setup: Setup, job: Job, model_type: str, listed: bool) -> Setup:
+    """The setup of a causal language model that is traced as it is. `listed`: see `lists_experts`."""
+    kernels, asked = loss_and_kernels.applied(job.train.fused_kernels, job.train.loss, model_type)
+    loss = loss_and_kernels.loss_of(asked, job.software.get("transformers"), job.software)
+    return replace(setup, loss=loss, kernels=kernels, experts="listed" if listed else None)
+
+
+def lists_experts(job: Job, family: Family | None) -> bool:
+    """Whether each expert is a module of its own."""
+    installed = release(job.software.get("transformers"))
+    return family is not None and "X" in family.named and installed is not None and installed < LISTS_UNTIL
 
 
 def with_kernel(
@@ -179,17 +206,3 @@ def _targets(peft: Peft, family: Family | None, like: Likeness | None) -> list[s
         return targets
     named = (other for name in targets for other in like.modules.get(name, (name,)))
     return list(dict.fromkeys(named))
-
-
-def loss_of(asked: str | None, transformers: str | None) -> str | None:
-    """How a causal language model's loss is computed (tracer/losses.py); None: as today's transformers does.
-
-    Releases before 4.49 copied the shifted logits, those before 4.46 handed out fp32 ones (loss/loss_utils.py and
-    modeling_llama.py of 4.31 to 5.0).
-    """
-    if asked in ("chunked", "fused"):
-        return asked
-    version = release(transformers) or NEWEST
-    if version >= (4, 49):
-        return None
-    return "shifted" if version >= (4, 46) else "shifted-out"

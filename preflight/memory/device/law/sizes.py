@@ -29,6 +29,12 @@ def round_up(x: int, multiple: int) -> int:
     return -(-x // multiple) * multiple
 
 
+def rounded(name: str) -> str | None:
+    """The dimension that a derived one is a rounding of; None: the name is no rounding."""
+    match = _DERIVED.match(name)
+    return match[1] if match else None
+
+
 def with_derived(dims: Mapping[str, int], names: frozenset[str] | set[str]) -> dict[str, int]:
     """`dims` with those of `names` added that are roundings of a dimension in it. Raises KeyError for any other."""
     full = dict(dims)

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from preflight.memory.device.law import block_diffs as filed
 from preflight.memory.device.law import tape as tapes
 from preflight.memory.device.law.adapters import Adapters
@@ -94,6 +96,8 @@ def key_text(task: str, kind: str, setup: Setup, structure: Mapping[str, object]
         "padded" if setup.mask and kind != "generate" else "exact",
         "checkpointed" if setup.checkpointing and train else "stored",
         *([f"loss:{setup.loss}"] if setup.loss and kind != "generate" else []),
+        *([f"kernels:{','.join(setup.kernels)}"] if setup.kernels else []),
+        *([f"experts:{setup.experts}"] if setup.experts else []),
         *(["offloaded"] if setup.offload and train else []),
         *_quantized(setup.quantization),
         *([f"frozen:{','.join(setup.frozen)}"] if setup.frozen else []),
@@ -168,7 +172,7 @@ def _file(path: Path) -> dict[str, Any] | None:
     if not os.path.exists(path):  # a name that is too long for a file has none
         return None
     raw = read_bytes(path, LAW_BYTES)
-    data: dict[str, Any] = json.loads(unpacked(raw) if path.suffix == ".gz" else raw)
+    data: dict[str, Any] = from_json(unpacked(raw) if path.suffix == ".gz" else raw)
     if data.get("format") not in READS:
         raise StaleLaw(f"{path} has laws of format {data.get('format')}, this version reads {READS}: make them again")
     tracer = int(data.get("made_by", {}).get("tracer", 0))
@@ -327,10 +331,11 @@ def _tape(
     births = [token for block in mine.values() for token in block if token.kind == "b"]
     sizes = {n: local for local, n in enumerate(sorted({token.at for token in births}))}
     modules = {n: local for local, n in enumerate(sorted({token.where for token in births}))}
-    blocks = {
-        n: tuple([t.renumbered(sizes[t.at], modules[t.where]) if t.kind == "b" else t for t in block])
-        for n, block in mine.items()
-    }
+    own: dict[int, tapes.Token] = {}
+    for token in births:  # equal births of the blocks are one object, see `parse_token`
+        if id(token) not in own:
+            own[id(token)] = token.renumbered(sizes[token.at], modules[token.where])
+    blocks = {n: tuple([own.get(id(token), token) for token in block]) for n, block in mine.items()}
     return tapes.Tape(
         tuple(decode(data["sizes"][n]) for n in sizes),
         tuple(data["modules"][n] for n in modules),

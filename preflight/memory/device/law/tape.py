@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 
 from preflight.memory.device.law.layers import LayerBlock, LayerItem
@@ -58,11 +59,15 @@ class Token:
         return f"{head}{self.at}{where}"
 
 
-def parse_token(text: str) -> Token:
-    """The inverse of `Token.text`."""
+@lru_cache(maxsize=1 << 14)
+def parse_token(text: str, where: int = 0) -> Token:
+    """The inverse of `Token.text`. The tokens of a family's laws are mostly the same, and each is made once.
+
+    `where`: the module of a birth.
+    """
     if text[0] not in "-+":
         digits = text.rstrip("cghiorw")
-        return Token("b", int(digits), text[len(digits) :])
+        return Token("b", int(digits), text[len(digits) :], where=where)
     kind, rest = ("d" if text[0] == "-" else "+"), text[1:]
     relative, layer = True, 0
     for sign in "~@":
@@ -239,5 +244,4 @@ def parse_block(text: str) -> tuple[Token, ...]:
         where, _, count = run.partition("*")
         wheres += [int(where)] * int(count or 1)
     births = iter(wheres)
-    parsed = (parse_token(t) for t in tokens.split())
-    return tuple([t.renumbered(t.at, next(births)) if t.kind == "b" else t for t in parsed])
+    return tuple([parse_token(t, 0 if t[0] in "-+" else next(births)) for t in tokens.split()])

@@ -220,6 +220,11 @@ class Workload(Protocol):
         """The phase in which images are generated, if the job does so; None: models of this kind generate none."""
         return None
 
+    def assumes(self, job: Job, resolved: Resolved) -> Mapping[str, str]:
+        """Fields that the job does not state, and whose value neither a library nor the model decides, with what is
+        taken for them in words."""
+        return {}
+
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         """Notes for the user: each assumption, and the field that would state it."""
         return iter(())

@@ -21,8 +21,8 @@ from preflight.vocabulary.values import Cause, Unknown
 
 LENGTHS = frozenset(["b", "s", "t", "n", "m", "i"])
 """Dimensions that a rank's tape is still a function of; the others are set when it is made."""
-WEIGHTS_CUT = ("fsdp1", "fsdp2", "zero3")
-"""Schemes that cut the weights themselves."""
+WEIGHTS_CUT = ("fsdp", "zero3")
+"""How the names of schemes begin that cut the weights themselves."""
 
 
 def member(layout: ShardLayout, resolved: Resolved, laws: Laws) -> DeviceRank | Unknown:
@@ -32,10 +32,12 @@ def member(layout: ShardLayout, resolved: Resolved, laws: Laws) -> DeviceRank | 
         return dims
     dims = pipeline.stage_dims(dims, laws.made, layout)
     quantized = resolved.setup.quantization
-    if layout.scheme in WEIGHTS_CUT and layout.shards > 1 and quantized and not _cuts(quantized):
+    if cuts_weights(layout) and quantized and not _cuts(quantized):
         return Unknown(
             f"parallel: it is not known how {layout.scheme} shards weights in {quantized.type}", Cause.not_modelled
         )
+    if resolved.workload.casts_frozen and resolved.setup.peft is not None and cuts_weights(layout):
+        return parts_not_known(layout)
     try:
         own = derived(laws, layout, dims)
     except NotRegular as error:
@@ -50,6 +52,20 @@ def member(layout: ShardLayout, resolved: Resolved, laws: Laws) -> DeviceRank | 
     if layout.scheme.startswith("fsdp"):
         return _fsdp(layout, own, dims, held)
     return _replicated(layout, own, dims, whole)
+
+
+def cuts_weights(layout: ShardLayout) -> bool:
+    """Whether a rank holds a part of the weights."""
+    return layout.scheme.startswith(WEIGHTS_CUT) and layout.shards > 1
+
+
+def parts_not_known(layout: ShardLayout) -> Unknown:
+    """Why the adapters of a pipeline's model have no estimate where weights are cut. The example scripts of diffusers
+    prepared the adapters alone, and later the whole model: then it is cut, and before every rank has it whole."""
+    return Unknown(
+        f"parallel: it is not known whether {layout.scheme} cuts the frozen model of a pipeline that adapters train",
+        Cause.not_modelled,
+    )
 
 
 def _cuts(quantized: QuantizedWeights) -> bool:

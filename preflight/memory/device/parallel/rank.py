@@ -11,6 +11,7 @@ from preflight.memory.device.law.workload import Storage
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel.layout import ShardLayout
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.optimizer import Step
 
 
@@ -52,11 +53,38 @@ class DeviceRank:
         return Step(states, waves)
 
 
+_UPCASTS = (0, 30)
+"""accelerate stores what FSDP trains in fp32 under mixed precision from 0.30 on (accelerator.py, prepare_model:
+`param.data.to(torch.float32)` of each FlatParameter that requires a gradient; utils/fsdp_utils.py,
+fsdp2_prepare_model, likewise of each parameter, but of no model that has weights in 4 bits)."""
+_OTHERS = ("litgpt", "torchtune", "lightning")
+"""Libraries that shard with FSDP and cast nothing."""
+
+
 def view(job: Job, layout: ShardLayout) -> Job:
     """The job as one process runs it: DeepSpeed casts the model to 16 bits instead of using autocast
-    (runtime/engine.py, _configure_distributed_model; accelerate leaves it to that: accelerator.py, native_amp)."""
+    (runtime/engine.py, _configure_distributed_model; accelerate leaves it to that: accelerator.py, native_amp).
+    Under FSDP accelerate, and Trainer with it, keeps what is trained in fp32 where the training is mixed: the whole
+    model, or the adapters of a frozen one."""
     precision = job.train.precision or ""
-    if not layout.scheme.startswith("zero") or not precision.endswith("-mixed"):
+    if not precision.endswith("-mixed"):
         return job
-    cast = {"precision": precision.removesuffix("-mixed"), "weights_dtype": None}
-    return job.model_copy(update={"train": job.train.model_copy(update=cast)})
+    if layout.scheme.startswith("zero"):
+        return _trained(job, {"precision": precision.removesuffix("-mixed"), "weights_dtype": None})
+    if not layout.scheme.startswith("fsdp") or not _upcasts(job, layout):
+        return job
+    if job.train.peft.method in (None, "none"):
+        return _trained(job, {"weights_dtype": None})
+    return _trained(job, {"peft": job.train.peft.model_copy(update={"dtype": "fp32"})})
+
+
+def _trained(job: Job, update: dict[str, object]) -> Job:
+    return job.model_copy(update={"train": job.train.model_copy(update=update)})
+
+
+def _upcasts(job: Job, layout: ShardLayout) -> bool:
+    if any(name in job.software for name in _OTHERS):
+        return False
+    if layout.scheme == "fsdp2" and job.train.quantization.type in ("nf4", "fp4"):
+        return False
+    return (release(job.software.get("accelerate")) or NEWEST) >= _UPCASTS

@@ -23,8 +23,6 @@ CUBLAS_WORKSPACE_HOPPER = 32 * MIB
 PREFETCHED = 2.25
 """Batches under timm's PrefetchLoader except the one in use: the one before, which the loop still names, the next in
 fp32, and its 8-bit original (timm/data/loader.py, PrefetchLoader.__iter__)."""
-NAMED_STILL = 1
-"""Batches in a plain loop except the one in use: the one before, until the loop's variable is assigned again."""
 
 
 def workspaces(gpu: Gpu | None) -> tuple[int, int]:
@@ -57,7 +55,8 @@ class Workspaces(Effect):
 
 
 class WaitingBatches(Effect):
-    """Image batches that are loaded ahead onto the GPU, or are no longer used but still named."""
+    """Image batches that are loaded ahead onto the GPU. A plain loop has none: its variable names the batch before only
+    until the next is there, when no activations are."""
 
     def before(self, prepared: PreparedJob) -> Iterator[Passage]:
         found = waiting(prepared.resolved, prepared.dims)
@@ -67,10 +66,9 @@ class WaitingBatches(Effect):
 
 def waiting(resolved: Resolved, dims: Mapping[str, int]) -> list[int]:
     """Bytes of the image batches on the GPU that wait or are no longer used."""
-    if not resolved.workload.image_loop or "i" not in dims:
+    if not resolved.workload.image_loop or not resolved.workload.prefetches or "i" not in dims:
         return []
-    batch = 3 * dims["i"] ** 2 * 4 * dims["b"]
-    return [round(PREFETCHED * batch)] if resolved.workload.prefetches else [NAMED_STILL * batch]
+    return [round(PREFETCHED * 3 * dims["i"] ** 2 * 4 * dims["b"])]
 
 
 EFFECTS: tuple[Effect, ...] = (

@@ -10,12 +10,19 @@ heads: their re-implementations were a fifth below the zoo's measurements, for a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from preflight.memory.device.law.workload import Resolved, WorkloadRequest
-from preflight.memory.device.workloads.own_step import OwnStep, begin, digest, without_mask
+from preflight.memory.device.workloads.own_step import (
+    OBJECTS_FIELD,
+    OwnStep,
+    begin,
+    digest,
+    objects_of_data,
+    without_mask,
+)
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
 
@@ -24,6 +31,10 @@ IMAGE = 800
 """Pixels of the shorter side, 1,333 of the longer one at most (all three libraries' configs)."""
 OBJECTS = 93
 """The most that an image of COCO's train2017 holds: overlaps with all anchors are worked out for each."""
+WITHOUT_EFFECT = frozenset(
+    {"weights", "weights_backbone", "pretrained", "pretrained_backbone", "num_classes", "progress"}
+)
+"""Arguments of torchvision's constructors that leave the sizes of images and layers, but for the smallest head."""
 REIMPLEMENTED = "our re-implementation of the same architecture in plain torch, at COCO's largest images"
 TENSOR_CORES = (8, 0)
 """Compute capability from which fp32 convolutions run on tensor cores (TF32)."""
@@ -72,6 +83,17 @@ class Detector(OwnStep):
                 "pyramid, and detectron2's C4 and DC5 bodies and cascades",
                 Cause.model_unknown,
             )
+        other = sorted({*(asked.job.model.kwargs or {})} - WITHOUT_EFFECT)
+        if other:
+            return Unknown(
+                f"the law of {asked.known_as} holds without {', '.join(other)}", Cause.no_law, ("model.kwargs",)
+            )
+        if (objects := asked.job.train.target_len or 0) > OBJECTS:
+            return Unknown(
+                f"the law of {asked.known_as} holds up to {OBJECTS} objects in an image, and there are {objects:,}",
+                Cause.no_law,
+                (OBJECTS_FIELD,),
+            )
         setup = begin(asked, adapts=False, freezes=False)
         if isinstance(setup, Unknown):
             return setup
@@ -94,8 +116,13 @@ class Detector(OwnStep):
     def convolutional(self) -> bool:
         return True
 
+    def assumes(self, job: Job, resolved: Resolved) -> Mapping[str, str]:
+        return objects_of_data(job)
+
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         yield f"{resolved.name} is estimated with {REIMPLEMENTED}"
+        if job.train.target_len is None:
+            yield f"assumed: at most {OBJECTS} objects in an image, as in COCO; state {OBJECTS_FIELD}"
 
 
 def config_of(target: str) -> dict[str, Any] | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from preflight.memory.device.law.setup import Setup, setup_of
 from preflight.memory.device.law.workload import Config, Workload, WorkloadRequest
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 
@@ -49,6 +51,17 @@ def begin(asked: WorkloadRequest, *needs: str, adapts: bool = True, freezes: boo
         what = "checkpoints or adapters" if freezes else "checkpoints, frozen parts or adapters"
         return Unknown(f"{asked.known_as} has no law with {what}", Cause.not_modelled)
     return setup_of(asked.job, gpu=asked.gpu)
+
+
+OBJECTS_FIELD = "train.target_len"
+"""Of a detector: how many objects the fullest image has."""
+
+
+def objects_of_data(job: Job) -> Mapping[str, str]:
+    """What a detector's law takes a number for: its loss compares every object of an image with every prediction."""
+    if job.train.target_len is not None:
+        return {}
+    return {OBJECTS_FIELD: "the data decide how many objects an image has, and no file states it"}
 
 
 def undescribed(architecture: str, error: KeyError | TypeError) -> Unknown:

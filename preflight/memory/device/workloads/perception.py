@@ -15,7 +15,7 @@ from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import with_kernel
 from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
 from preflight.memory.device.workloads import perception_table as table
-from preflight.memory.device.workloads.own_step import OwnStep, begin, digest
+from preflight.memory.device.workloads.own_step import OwnStep, begin, digest, objects_of_data
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 
@@ -111,6 +111,12 @@ class Perception(OwnStep):
         """One object in each image, where train.target_len is not stated."""
         if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:
             yield job.model_copy(update={"train": job.train.model_copy(update={"target_len": 1})})
+
+    def assumes(self, job: Job, resolved: Resolved) -> Mapping[str, str]:
+        found = dict(objects_of_data(job)) if self.recipe in table.WITH_OBJECTS else {}
+        if _is_prompted(job, self.architecture):
+            found["train.frozen"] = "no file states it, and only the mask decoder is taken to be trained"
+        return found
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         if self.recipe in table.WITH_OBJECTS and job.train.target_len is None:

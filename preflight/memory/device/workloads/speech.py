@@ -70,7 +70,10 @@ class Speech(OwnStep):
         lengths, dims = {"b": train.batch_size or 1, "w": long}, {}
         if head == "ctc":  # a label needs a frame: what is not stated is at most that
             lengths["t"] = min(train.target_len or long, long)
-            dims["V"] = config["vocab_size"] = train.vocab_size or int(config["vocab_size"])
+            size = train.vocab_size or config["vocab_size"]
+            if not isinstance(size, int):
+                return Unknown("the number of labels is not known", Cause.not_set, ("train.vocab_size",))
+            dims["V"] = config["vocab_size"] = size
         model = cls(architecture, config, f"speech-{head}", head, mask)
         dims |= {one.name: config[one.key] for one in model.depths}
         return Resolved(model, asked.name, model.task, dims, lengths, setup)

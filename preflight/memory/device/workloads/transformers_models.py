@@ -11,7 +11,7 @@ from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.config_keys import unusual
 from preflight.memory.device.law import adapters
 from preflight.memory.device.law.made import FREE, MadeLaw, Runner, depth_key
-from preflight.memory.device.law.setup import setup_of
+from preflight.memory.device.law.setup import lists_experts, setup_of, with_own_loss
 from preflight.memory.device.law.workload import Config, Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads import litgpt
 from preflight.memory.device.workloads.own_step import undescribed
@@ -66,7 +66,9 @@ class TransformersModel(Workload):
         found = replace(found, config=_with_vocabulary(job, found))
         if job.train.peft.method not in (None, "none") and not adapters.is_lora_alone(job.train.peft):
             family = None  # other adapters have dimensions of their own: such a model is traced as it is
-        return _alone(asked, found) if family is None else _of_family(asked, found, family)
+        if family is None or lists_experts(job, family):
+            return _alone(asked, found)
+        return _of_family(asked, found, family)
 
     def wire(self) -> dict[str, Any]:
         compiled = {"extra": self.extra, "steps_with": ["b", "s"]} if self.compiled else {}
@@ -108,9 +110,12 @@ def _alone(asked: WorkloadRequest, found: Likened) -> Resolved | Unknown:
     lengths = _lengths(asked.job, None, {}, asked.task)
     if isinstance(lengths, Unknown):
         return lengths
-    setup = setup_of(asked.job, gpu=asked.gpu)
+    setup = setup_of(asked.job, gpu=asked.gpu, model_type=found.architecture)
     if isinstance(setup, Unknown):
         return setup
+    if asked.task == "causal-lm":
+        listed = lists_experts(asked.job, family_of(found.architecture, found.config))
+        setup = with_own_loss(setup, asked.job, found.architecture, listed)
     whole = adapters.names_layers(asked.job.train.peft)
     model = TransformersModel(found.architecture, asked.task, found.config, whole)
     depth = depth_key(model.wire())
@@ -132,7 +137,7 @@ def _of_family(asked: WorkloadRequest, found: Likened, family: Family) -> Resolv
             return Unknown(
                 f"model.config of the {found.architecture} model has {value!r} for {dimension}", Cause.invalid
             )
-    setup = setup_of(asked.job, family, asked.gpu, found.like, found.reach)
+    setup = setup_of(asked.job, family, asked.gpu, found.like, found.reach, found.architecture)
     if isinstance(setup, Unknown):
         return setup
     lengths = _lengths(asked.job, family, dims, task)

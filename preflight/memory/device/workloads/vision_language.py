@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from preflight.memory.device.law import loss_and_kernels
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import CHECK_LAYERS, PROBE_LAYERS, Depth, MadeLaw, Runner
-from preflight.memory.device.law.setup import RANKED, Setup, loss_of, setup_of
+from preflight.memory.device.law.setup import RANKED, Setup, setup_of
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape
 from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
@@ -206,6 +207,11 @@ class VisionLanguage(OwnStep):
         for other in others:
             yield job.model_copy(update={"train": job.train.model_copy(update=other)})
 
+    def assumes(self, job: Job, resolved: Resolved) -> Mapping[str, str]:
+        if "images" in job.train.model_fields_set:
+            return {}
+        return {"train.images": "the data decide how many images a sample has, and no file states it"}
+
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         if self.image.note:
             yield self.image.note
@@ -234,11 +240,13 @@ def _setup(asked: WorkloadRequest, kind: str) -> Setup | Unknown:
         return missing("train.peft.targets", f"peft has no default layers for {kind}")
     old = asked.gpu is not None and asked.gpu.compute_capability < (8, 0)
     slow = setup.attention == "sdpa" and train.attention != "flash" and old
+    _, loss = loss_and_kernels.applied(train.fused_kernels, train.loss, kind)  # other kernels are not traced here
     return replace(
         setup,
         attention="efficient" if slow else setup.attention,
         frozen=frozen,
-        loss=loss_of(train.loss, job.software.get("transformers")),
+        kernels=(),
+        loss=loss_and_kernels.loss_of(loss, job.software.get("transformers"), job.software),
     )
 
 

@@ -8,14 +8,14 @@ of a batch has (`train.target_len`). Where they are not stated, the interval cov
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from preflight.memory.device.law.made import Weight
 from preflight.memory.device.law.workload import Resolved, Storage, WorkloadRequest
 from preflight.memory.device.workloads.detectors import WIDER as DETECTORS_WIDER
-from preflight.memory.device.workloads.own_step import OwnStep, begin, without_mask
+from preflight.memory.device.workloads.own_step import OwnStep, begin, objects_of_data, without_mask
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.spelling import YOLO_HOMES, YOLO_NAME, yolo_target
 from preflight.vocabulary.values import Cause, Unknown
@@ -108,6 +108,9 @@ class Yolo(OwnStep):
         if _open(job, resolved) is not None:
             yield _with(job, FEWEST, 1)
             yield _with(job, MOST, resolved.lengths["V"])
+
+    def assumes(self, job: Job, resolved: Resolved) -> Mapping[str, str]:
+        return {} if resolved.task == "classify" else objects_of_data(job)
 
     def notes(self, job: Job, resolved: Resolved) -> Iterator[str]:
         yield f"{resolved.name} is estimated with {REIMPLEMENTED}"

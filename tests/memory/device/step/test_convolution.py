@@ -152,7 +152,7 @@ def test_batches_that_wait() -> None:
     batch = 3 * 224 * 224 * 4 * 64
     assert sum(waiting(resolved(), {"b": 64, "i": 224})) == round(2.25 * batch)
     other = resolved(model__target="torchvision:resnet18")
-    assert sum(waiting(other, {"b": 64, "i": 224})) == batch
+    assert waiting(other, {"b": 64, "i": 224}) == []  # a plain loop has one batch when the peak is there
 
 
 def test_decay_copies_all_gradients_at_once() -> None:

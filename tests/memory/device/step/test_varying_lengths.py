@@ -9,7 +9,7 @@ import pytest
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device import estimate
 from preflight.memory.device.prepare import prepare
-from preflight.memory.device.step import varying_lengths
+from preflight.memory.device.step import intervals, varying_lengths
 from preflight.memory.device.step.allocator import CachingAllocator
 from preflight.memory.device.step.effect import Again
 from preflight.memory.device.step.prepared import PreparedJob
@@ -74,6 +74,13 @@ def test_reserved_memory_grows_and_allocated_does_not() -> None:
     assert sum(mixed.breakdown.values()) == mixed.process.expected
 
 
+@pytest.fixture
+def as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Widths that are not stretched: what effects do to an interval."""
+    monkeypatch.setattr(intervals, "factors", lambda *_: intervals.Factors())
+
+
+@pytest.mark.usefixtures("as_they_are")
 def test_where_samples_are_cut_only_the_high_end_grows() -> None:
     unsaid, cut = estimated(job()), estimated(job(train__sequences="bound"))
     assert cut.reserved.expected == unsaid.reserved.expected
@@ -81,6 +88,7 @@ def test_where_samples_are_cut_only_the_high_end_grows() -> None:
     assert cut.reserved.high > unsaid.reserved.high
 
 
+@pytest.mark.usefixtures("as_they_are")
 @pytest.mark.parametrize("sequences", ["dynamic", "bound"])
 def test_what_is_cached_never_makes_a_job_exceed_its_card(sequences: str) -> None:
     need = estimated(job()).process

@@ -10,6 +10,7 @@ from preflight.machines.gpus import find_gpu
 from preflight.memory.device.law import store
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import target_of
+from preflight.memory.device.step import intervals
 from preflight.memory.device.workloads import image_models as images
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
@@ -71,6 +72,13 @@ def test_a_tag_brings_the_side_of_its_weights() -> None:
     assert images.usual_size("timm:convnext_base.fb_in1k") == images.usual_size("timm:convnext_base")
 
 
+@pytest.fixture
+def as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Widths that are not stretched: what effects do to an interval."""
+    monkeypatch.setattr(intervals, "factors", lambda *_: intervals.Factors())
+
+
+@pytest.mark.usefixtures("as_they_are")
 def test_where_benchmarking_is_unknown_the_interval_holds_both() -> None:
     for target, usual in (("torchvision:resnet50", False), ("timm:resnet50", True)):
         found = {value: estimate(model__target=target, train__cudnn_benchmark=value) for value in (None, True, False)}

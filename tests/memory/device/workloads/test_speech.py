@@ -56,6 +56,7 @@ def test_where_nothing_is_frozen_in_words_both_are_possible() -> None:
         ({"train.batch_size": None}, "train.batch_size"),
         ({"train.frozen": ["encoder.layers.0"]}, "encoder.layers.0"),
         ({"train.precision": None}, "train.precision"),
+        ({"model.config": {"vocab_size": None}}, "the number of labels"),
     ],
 )
 def test_what_is_missing_is_named(changes: dict[str, object], reason: str) -> None:
