@@ -34,15 +34,18 @@ DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wandb", (*YAML, ".json")),
     ("compose", YAML),
     ("kubernetes", YAML),
+    ("skypilot", YAML),
     ("slurm", SHELL),
     ("optuna", PYTHON),
     ("hydra", YAML),
+    ("marimo", PYTHON),
     ("transformers_args", (*YAML, ".json")),
     ("program", PYTHON),
     ("python_launcher", PYTHON),
     ("makefile", (".mk",)),
     ("justfile", (".just",)),
     ("notebook", (".ipynb",)),
+    ("snakefile", (".smk",)),
 )
 """Name of a dialect and the suffixes of its files, the most specific dialect first."""
 
@@ -52,6 +55,7 @@ NAMES: Mapping[str, str] = {
     "justfile": "justfile",
     ".justfile": "justfile",
     "dvc.yaml": "dvc",
+    "snakefile": "snakefile",
 }
 """Name of a file in lower case -> the dialect that it belongs to, whatever its suffix."""
 
@@ -68,6 +72,9 @@ HOMES: Mapping[str, str] = {
     "justfile": "preflight.dialects.recipes.justfile",
     "dvc": "preflight.dialects.recipes.dvc",
     "notebook": "preflight.dialects.notebook.reader",
+    "marimo": "preflight.dialects.notebook.marimo",
+    "skypilot": "preflight.dialects.recipes.skypilot",
+    "snakefile": "preflight.dialects.recipes.snakefile",
     "python_launcher": "preflight.dialects.recipes.python_launcher",
     "commands": "preflight.frameworks.commands",
 }
@@ -99,6 +106,27 @@ def recognise(source: Source, project: Project) -> Dialect | None:
                 return dialect
     additional = (one for one in added().values() if suffix in one.SUFFIXES)
     return next((one for one in additional if one.recognises(source, project)), None)
+
+
+class ProgramDialect(Dialect, Protocol):
+    """The interface of the reader of Python programs, which can tell of a file that is started whether it trains."""
+
+    def trains_when_started(self, source: Source, project: Project) -> bool: ...
+
+
+class ToolDialect(Dialect, Protocol):
+    """The interface of the reader of tools' files, whose command may say which tool's a file is."""
+
+    def told_kind(self, call: Call | None) -> str | None: ...
+
+
+def started(source: Source, call: Call, project: Project) -> Dialect | None:
+    """The dialect of a file that a command starts, where its name and text alone do not say what it is."""
+    if source.path.endswith(".py"):
+        program = cast(ProgramDialect, load("program"))
+        return program if program.trains_when_started(source, project) else None
+    tools = cast(ToolDialect, load("transformers_args"))
+    return tools if source.path.endswith((*YAML, ".json")) and tools.told_kind(call) else None
 
 
 class AddedDialect(Dialect, Protocol):

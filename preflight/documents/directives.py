@@ -46,7 +46,8 @@ _ALIASES = {
 _MARKER = re.compile(r"#SBATCH|#SLURM(?=[ \t]+--?[A-Za-z])")
 """sbatch reads `#SLURM` too, with a warning. Here a comment that only starts with this word is not a directive."""
 PLACEHOLDER = re.compile(
-    r"\{\{[^\n]*?\}\}|\{%[^\n]*?%\}|\{[ \t]*[\w.]*[ \t]*\}|<[^<>\n]+>|@\w+@|%\(\w+\)[sd]|(?:^|(?<==))%[ds]$|"
+    r"\{\{(?:(?!\{\{)[^\n])*?\}\}|\{%(?:(?!\{%)[^\n])*?%\}|\{[ \t]*(?:[\w.]+[ \t]*)?\}|"  # each start is read once
+    r"<[^<>\n]+>|@\w+@|%\(\w+\)[sd]|(?:^|(?<==))%[ds]$|"
     r"\[\[?[A-Z_]+\]\]?|\b(?:YOUR|MY|CHANGE|FILL|TODO|XXX)[A-Z_]*\b"
 )
 """What a person or a program replaces before the script is submitted: such a script is a template, and no mistake."""

@@ -254,6 +254,8 @@ class ShellReader:
         elif node.type == "if_statement":
             self.statement(body[0], blocks, background, depth + 1)  # the test itself always runs
         test = condition(self.words, body[0]) if node.type == "while_statement" and lines is None else None
+        if test is not None and self.words.source(node).startswith("until"):
+            test = Op("not", (test,), test.origin)
         inner = (*blocks, ShellBlock(kind, span, name, words, lines, test))
         if kind == "conditional":
             for branch, children in self._branches(node):

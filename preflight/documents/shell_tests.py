@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.documents.shell_words import Words
 from preflight.vocabulary.budgets import SHELL_DEPTH
-from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
 _TEXTS = {"=": "==", "==": "==", "!=": "!="}
 _JOINED = {"&&": "and", "||": "or", "-a": "and", "-o": "or"}
+_EDGE = re.compile(r"([\w./:=,-]+)\*|\*([\w./:=,-]+)")
+"""A pattern of plain text with anything behind it, or before it: `--bs=*`."""
 _GLOB = re.compile(r"[*?\[\]@+!(]")
 
 
@@ -37,6 +39,8 @@ def condition(words: Words, node: Node, depth: int = 0) -> Expr:
         return Op("not", (condition(words, inner[0], depth + 1),), place)
     if node.type == "binary_expression":
         return _binary(words, node, depth)
+    if node.type == "command" and inner and words.source(inner[0]) == "test":
+        return _test(words, inner[1:], place)
     return unknown("it depends on a command or a file", place, Cause.run_time)
 
 
@@ -57,6 +61,18 @@ def _binary(words: Words, node: Node, depth: int) -> Expr:
     return unknown("the test is not followed", place, Cause.not_read)
 
 
+def _test(words: Words, given: Sequence[Node], place: Origin) -> Expr:
+    """`test $# -gt 0`, `test -n "$1"`: as between brackets."""
+    if len(given) == 3 and (operator := words.source(given[1])) in _NUMBERS:
+        numbers = tuple(Op("int", (words.value(side),), place) for side in (given[0], given[2]))
+        return Op(_NUMBERS[operator], numbers, place)
+    if len(given) == 3 and operator in ("=", "!="):
+        return Op(_TEXTS[operator], (_text(words, given[0]), _text(words, given[2])), place)
+    if len(given) == 2 and (sign := words.source(given[0])) in ("-z", "-n"):
+        return Op("==" if sign == "-z" else "!=", (_text(words, given[1]), Const("")), place)
+    return unknown("the test is not followed", place, Cause.not_read)
+
+
 def matches(words: Words, subject: Node, patterns: Sequence[Node]) -> Expr:
     """Whether an item of a `case` is chosen, if none before it is."""
     found: list[Expr] = []
@@ -64,6 +80,9 @@ def matches(words: Words, subject: Node, patterns: Sequence[Node]) -> Expr:
         place = words.text.origin(*words.bounds(pattern), False)
         if words.source(pattern) == "*":
             found.append(Const(True, place))
+        elif (edge := _EDGE.fullmatch(words.source(pattern))) is not None:
+            operator = "startswith" if edge[1] else "endswith"
+            found.append(Op(operator, (_text(words, subject), Const(edge[1] or edge[2])), place))
         elif _is_pattern(words, pattern):
             found.append(unknown("the pattern is not followed", place, Cause.not_read))
         else:

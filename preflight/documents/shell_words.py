@@ -140,6 +140,22 @@ def marked_default(expr: Expr, name: str) -> Expr:
     return Const(expr.value, replace(expr.origin, unless=name))
 
 
+_CUT = re.compile(r"\$\{\w+(?:(##?)\*([=:/,._-])|%%([=:/,._-])\*|#([\w./:=,-]+))\}")
+"""`${arg#*=}`, `${arg##*/}`, `${arg%%=*}` and `${arg#--bs=}`."""
+
+
+def _without_edge(source: str, value: Expr, origin: Origin) -> Expr | None:
+    """A value without what stands before or behind a sign, or without a plain text at its start; None for others."""
+    found = _CUT.fullmatch(source)
+    if found is None:
+        return None
+    text = Op("str", (value,), origin)
+    once = () if found[1] == "##" else (Const(1),)
+    parts = Op("split", (text, Const(found[2] or found[3] or found[4]), *once), origin)
+    cut = Op("get", (parts, Const(0 if found[3] else -1)), origin)
+    return Op("if", (Op("startswith", (text, Const(found[4]))), cut, value), origin) if found[4] else cut
+
+
 class Words:
     """Turns the words of one parsed text into expressions."""
 
@@ -337,7 +353,8 @@ class Words:
         return Op("words", (word.expr,), word.origin) if word.splits else word.expr
 
     def _printed(self, node: Node, depth: int) -> Expr | None:
-        """The output of the usual commands that find a directory (`/` is the project's root); None for all others."""
+        """The output of the usual commands that find a directory (`/` is the project's root) or a program; None for all
+        others."""
         inner = [child for child in node.named_children if child.type != "comment"]
         if node.type != "command_substitution" or len(inner) != 1 or depth > SHELL_DEPTH:
             return None
@@ -353,7 +370,14 @@ class Words:
         directory = self._arguments(found, ("dirname",), depth)
         if directory is not None:
             return Op("concat", (directory, Const("/..")), origin)
-        return self._arguments(found, ("realpath", "readlink"), depth)
+        place = self._arguments(found, ("realpath", "readlink"), depth)
+        return place if place is not None else self._program(found, depth)
+
+    def _program(self, node: Node, depth: int) -> Expr | None:
+        """The name of the program that `which NAME`, `command -v NAME` or `type -p NAME` finds."""
+        node = (node.child_by_field_name("body") or node) if node.type == "redirected_statement" else node
+        asks = re.match(r"which\s|command\s+-v\s|type\s+-[pP]\s", self.source(node))
+        return self._arguments(node, ("which", "command", "type"), depth) if asks else None
 
     def _arguments(self, node: Node, names: tuple[str, ...], depth: int) -> Expr | None:
         """The only argument of a command with one of these names, without options; None if there are several."""
@@ -396,6 +420,8 @@ class Words:
             return value
         if operator in ("%", "%%") and self.source(node).endswith("%/*}"):  # the directory of a path
             return Op("concat", (value, Const("/..")), origin)
+        if (cut := _without_edge(self.source(node), value, origin)) is not None:
+            return cut
         return unknown(f"{self.source(node)[:40]} is not followed", origin)
 
     def _default_word(self, words: list[Node], operator: Node) -> Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.frameworks import lightning
@@ -38,25 +38,32 @@ from preflight.frameworks.used_arguments import (
 )
 from preflight.program import loaders
 from preflight.program.adaptations import liger_bindings, loaded_as_saved
-from preflight.program.adapters import adapter_bindings
+from preflight.program.adapters import adapter_bindings, applied
 from preflight.program.arguments import Arguments
 from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
+from preflight.program.call_site import words
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.dataset_kinds import dataset_kind
 from preflight.program.datasets import objects_in_memory, opened_files
+from preflight.program.devices import device_bindings
 from preflight.program.evaluation import evaluation
 from preflight.program.freezing import frozen_bindings
-from preflight.program.images import image_bindings, switch_bindings
+from preflight.program.images import image_bindings
+from preflight.program.kept_weights import kept_weights
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
 from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
 from preflight.program.model_configurations import vocabulary_bindings
-from preflight.program.models import batch_norm, model_bindings
+from preflight.program.models import batch_norm, is_part, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
+from preflight.program.own_modules import own_module_bindings
 from preflight.program.own_transformer import handwritten_bindings, resemblance
 from preflight.program.precision import autocast_binding, weights_dtype
+from preflight.program.remote_resources import resource_bindings
 from preflight.program.resuming import resume_bindings
+from preflight.program.switches import switch_bindings
+from preflight.program.unread_calls import changed_by_facts
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
@@ -157,12 +164,17 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
 
 def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, names: Collection[str]) -> CallFacts:
     calls, parameters = _filled(calls, project)
+    calls = applied(calls)
     weights = weights_dtype(calls)
     models = [*model_bindings(calls, project, names), *bindings_of_calls("unsloth", calls)]
-    named = any(b.field in ("model.name", "model.target", "model.path", "model.architecture") for b in models)
+    named = any(b.field in IDENTITIES and not is_part(b) for b in models)
     own = [] if named else handwritten_bindings(calls, project)
-    models += own
+    counted = [] if named or own else own_module_bindings(calls)
+    if any(b.field in ("model.parameters", "model.least_parameters") for b in counted):
+        models = [b for b in models if not is_part(b)]  # the count says more of the class than that it has a part
+    models += own or counted
     models += adapter_bindings(calls)
+    models += kept_weights(calls, models, project)
     models += [*vocabulary_bindings(calls), *loaded_as_saved(calls, versions[0])]
     if weights is not None:
         models.append(bind("train.weights_dtype", weights))
@@ -183,11 +195,13 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     paths = tuple(dict.fromkeys(record.path for record in calls))
     kept, kept_facts = objects_in_memory(paths, project)
     bindings = [
-        *_times_passes(loader_bindings(calls, project), passes_per_step(calls, project)),
+        *loader_bindings(calls, project),
+        *_passes(calls, project),
         *models,
         *frozen_bindings(calls, project),
         *image_bindings(calls, project),
         *switch_bindings(paths, project),
+        *device_bindings(calls, project),
         *kept,
         *checkpoint_bindings(calls),
         *resume_bindings(calls, project),
@@ -200,6 +214,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *length_bindings(calls, task),
         *loops,
         *parallel_bindings(calls),
+        *resource_bindings(calls),
         *bindings_of_calls("lightning", calls),
         *liger_bindings(calls),
         *evaluated.bindings,
@@ -220,6 +235,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *opened_files(paths, project),
         *checkpoint_facts(calls),
         *dataset_kind(calls, project),
+        *changed_by_facts(calls),
     ]
     even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
@@ -227,16 +243,11 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     return CallFacts(tuple(settled(bindings)), tuple(facts), problems, tuple(_links(calls)), _trains(calls), parameters)
 
 
-def _times_passes(bindings: Sequence[Binding], passes: int) -> list[Binding]:
-    """A loader's samples go through the model `passes` times before the gradients are computed."""
-    if passes == 1:
-        return list(bindings)
-    return [
-        replace(b, expr=Op("*", (b.expr, Const(passes)), b.expr.origin))
-        if b.field == "train.batch_size" and constant(b.expr) is not None
-        else b
-        for b in bindings
-    ]
+def _passes(records: Sequence[CallRecord], project: Project) -> list[Binding]:
+    """A loader's samples go through the model several times before the gradients are computed: chosen and rejected
+    answers, two views of a picture."""
+    count = passes_per_step(records, project)
+    return [] if count == 1 else [bind("train.sequences_per_sample", Const(count), Rank.read)]
 
 
 def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRecord], tuple[Parameter, ...]]:
@@ -317,7 +328,26 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
         bindings = [b for b in bindings if own is None or not b.field.startswith("train.optimizer")]
         stated = [b for b in bindings if record.complete or b.rank != Rank.default]
         groups.append(list(under(record.conditions, stated)))
-    return [*beside_each_other(taken, groups), *(own or ())]
+    return [*beside_each_other(taken, groups), *(own or ()), *_other_models(trainers)]
+
+
+def _other_models(trainers: Sequence[CallRecord]) -> Iterator[Binding]:
+    """A trainer of the project's own that gets a reference or a teacher: its loss decides how many samples each model
+    sees at once, and no table has it. TRL's own trainers have rows of their own."""
+    for record in trainers:
+        cls = record.callee
+        if not isinstance(cls, ClassValue) or any(base.startswith("trl.") for base in cls.external_bases):
+            continue
+        given = [name for name in record.kwargs if words(name) & _BESIDE and _given(record, name)]
+        if given:
+            why = f"{cls.name} is a trainer of the project, and its use of {given[0]} was not read"
+            place = record.keyword_origins.get(given[0], record.origin)
+            unread = Const(Unknown(why, Cause.not_read), place)
+            yield from under(record.conditions, [bind(_REFERENCE, unread), bind("train.sequences_per_sample", unread)])
+
+
+_BESIDE = frozenset({"ref", "reference", "teacher"})
+"""Words in the names of arguments that are models beside the one that is trained."""
 
 
 def _of_arguments(record: CallRecord, trainers: Sequence[CallRecord], use: Use, versions: Versions) -> list[Binding]:

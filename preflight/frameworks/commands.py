@@ -8,6 +8,7 @@ not the project (`accelerate launch diffusers/examples/dreambooth/train_dreamboo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,13 +16,15 @@ from functools import lru_cache
 from preflight.frameworks.launchers import take_apart, text, visible
 from preflight.frameworks.table import ToolCommand, heads
 from preflight.frameworks.ultralytics import training
-from preflight.program.bindings import fold
+from preflight.program.bindings import constant, fold
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _FILES = (".yaml", ".yml", ".json")
+KIND = "kind="
+"""A word that says which tool reads a file of settings whose own keys do not."""
 _METHODS = ("lora", "full", "adapter", "adapter_v2")
 
 
@@ -58,6 +61,15 @@ def kind_named(name: str) -> str | None:
     return next((kind for kind, command in commands().items() if command.name == name), None)
 
 
+def one_process(launch: Launch) -> Launch | None:
+    """The launch of a tool's script by Python itself, on one GPU. None: it is on several, which one process shares in
+    a way that is not modelled, or nothing says how many."""
+    if launch.launcher != "python" or launch.ranks_per_node is not None:
+        return launch
+    seen = visible(launch.environment.get("CUDA_VISIBLE_DEVICES"))
+    return replace(launch, ranks_per_node=Const(1)) if seen is not None and constant(seen) == 1 else None
+
+
 def alone(name: str, launch: Launch) -> Launch:
     """The launch of a tool's module (`python -m axolotl.cli.train`), which starts no processes if the tool's command
     alone does."""
@@ -72,6 +84,19 @@ def copied(name: str, source: str) -> bool:
     return script in commands()["diffusers"].trains and all(
         word in source for word in ("check_min_version(", "accelerator.prepare(")
     )
+
+
+def effective(words: Sequence[Word], source: str) -> tuple[Word, ...]:
+    """Words without the options that a copied script declares and never uses: `train_text_to_image_lora.py` of
+    diffusers 0.24 takes --gradient_checkpointing, and switches nothing on."""
+    kept, unused = [], False
+    for word in words:
+        if word.prefix.startswith("--"):
+            option = word.prefix.removesuffix("=")
+            used = re.search(rf"\bargs\.{re.escape(option[2:].replace('-', '_'))}\b", source)
+            unused = re.search(rf"""["']{re.escape(option)}["']""", source) is not None and used is None
+        kept += [] if unused else [word]
+    return tuple(kept)
 
 
 def started(name: str, words: Sequence[Word], launch: Launch, request: Request | None) -> Started | None:
@@ -105,7 +130,10 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
         said.append(Word("method=", Const(first, words[0].origin)))
     if name == "swift" and launch.ranks_per_node is not None:
         said.append(Word("nproc_per_node=", launch.ranks_per_node))
-    file = _settings_file(rest)
+    file = _settings_file(rest) if name != "yolo" else _named_file(rest, "cfg=")
+    if name == "yolo" and file is not None:
+        said.append(Word(KIND, Const(kind)))
+        rest = tuple(word for word in rest if word.prefix != "cfg=")
     kept = [word for word in rest if word is not file and word.prefix.rstrip("=") != "--config"]
     return Started(kind, file or _config(rest), (*said, *kept), launch)
 
@@ -144,10 +172,15 @@ def _settings_file(words: Sequence[Word]) -> Word | None:
     return None
 
 
+def _named_file(words: Sequence[Word], prefix: str) -> Word | None:
+    """The file of settings that a word of the form `cfg=x.yaml` names."""
+    found = next((word for word in words if word.prefix == prefix and word.value is not None), None)
+    return None if found is None else Word("", found.value, found.origin)
+
+
 def _config(words: Sequence[Word]) -> Word | None:
     """`--config=x.yaml` in one word."""
-    found = next((word for word in words if word.prefix == "--config=" and word.value is not None), None)
-    return None if found is None else Word("", found.value, found.origin)
+    return _named_file(words, "--config=")
 
 
 def _stated(words: Sequence[Word], launch: Launch) -> Expr | None:

@@ -5,11 +5,12 @@ The first two pass transformers' own arguments on, with defaults and rules of th
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from preflight.frameworks.fsdp import fsdp_settings
-from preflight.frameworks.shared import doubled
 from preflight.frameworks.transformers_trainer import SOFTWARE, Use, training_arguments
+from preflight.frameworks.trl import of_pairs
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
 from preflight.program.rows import FoundSettings
@@ -44,10 +45,25 @@ def llamafactory_trainer(args: Arguments, found: FoundSettings) -> None:
     bindings = training_arguments(values, "transformers", Use(evaluates=evaluates), version)
     if args.value("finetuning_type") in _ADAPTED:
         bindings = [_in_its_own_type(binding) for binding in bindings]
-    found.bindings += doubled(bindings) if args.value("stage") in ("dpo", "rm") else bindings
+    if not args.some("do_train") and any(args.some(name) for name in ("do_eval", "do_predict")):
+        idle = Const(
+            Unknown("do_train is not set: the run trains no model", Cause.not_set), args.origin("model_name_or_path")
+        )
+        bindings.append(bind("model.name", idle, Rank.literal))  # train/*/workflow.py, `if training_args.do_train`
+    found.bindings += bindings
+    pairs(args, found, "stage", ("dpo", "orpo", "rm"))  # orpo: a stage of its own up to 0.7
     if not any(args.some(name) for name in ("bf16", "fp16", "pure_bf16")):
         own = replace(bind("train.weights_dtype", Const("bf16"), Rank.default), others=("fp16",))
         found.bindings += [own] if args.value("finetuning_type") in _ADAPTED else []
+
+
+def pairs(args: Arguments, found: FoundSettings, key: str, kinds: Collection[str]) -> None:
+    """A trainer of preferences, whose batch counts pairs, where the setting `key` chooses one of these."""
+    kind = args.value(key)
+    if isinstance(kind, Unknown):
+        found.add("train.sequences_per_sample", args.get(key))
+    elif kind in kinds:
+        found.bindings.append(of_pairs(args.origin(key)))
 
 
 _ADAPTED = (None, "lora", "oft")
@@ -72,7 +88,8 @@ def swift_trainer(args: Arguments, found: FoundSettings) -> None:
         for binding in training_arguments(values, "transformers", Use(evaluates=validates))
         if binding.field != "train.precision"
     ]
-    found.bindings += doubled(bindings) if args.value("rlhf_type") in _PAIRS else bindings
+    found.bindings += bindings
+    pairs(args, found, "rlhf_type", _PAIRS)
 
 
 def swift_accumulation(args: Arguments, found: FoundSettings) -> None:
@@ -93,6 +110,16 @@ def swift_precision(args: Arguments, found: FoundSettings) -> None:
     found.add("train.weights_dtype", dtype)
     mixed = {"bf16": "bf16-mixed", "fp16": "fp16-mixed", "fp32": "fp16-mixed"}  # fp32 weights run under fp16 autocast
     found.add("train.precision", spelled(dtype, mixed))
+
+
+def axolotl_preferences(args: Arguments, found: FoundSettings) -> None:
+    """Pairs, by TRL's trainers. DPO and IPO compare with a frozen copy. Adapters make it unnecessary, unless it is
+    asked for (axolotl, train.py, `setup_reference_model`)."""
+    pairs(args, found, "rl", ("dpo", "ipo", "orpo", "simpo"))
+    if args.value("rl") in ("dpo", "ipo"):
+        whole = args.value("adapter") is None
+        asked = args.get("rl_adapter_ref_model", False)
+        found.add("train.copies.reference", Const(1, args.origin("rl")) if whole else when(asked, Const(1), Const(0)))
 
 
 def axolotl_sequences(args: Arguments, found: FoundSettings) -> None:
@@ -122,6 +149,17 @@ def axolotl_sharded(args: Arguments, found: FoundSettings) -> None:
     found.bindings += [b for b in settings if b.field != "parallel.strategy"]
     if "offload" in str(args.value("fsdp")):
         found.add("parallel.offload", Const("parameters", args.origin("fsdp")))
+
+
+_LIGER_KEYS = {"norm": "liger_rms_norm", "rope": "liger_rope", "mlp": "liger_glu_activation"}
+
+
+def axolotl_liger(args: Arguments, found: FoundSettings) -> None:
+    """`liger_*`: each part of a model is replaced on its own, if Liger knows the type of the model."""
+    parts = [part for part, key in _LIGER_KEYS.items() if args.value(key) is True]
+    stated = next((key for key in (*_LIGER_KEYS.values(), "liger_fused_linear_cross_entropy") if args.some(key)), None)
+    if stated is not None:
+        found.add("train.fused_kernels", Const(("liger", *parts), args.origin(stated)))
 
 
 def axolotl_plugins(args: Arguments, found: FoundSettings) -> None:

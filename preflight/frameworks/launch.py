@@ -33,7 +33,9 @@ def launch_bindings(
     kept = [b for b in bindings if several or b.field != "parallel.strategy" or b.rank != Rank.default]
     if several and framework in _ACCELERATED:
         found.insert(0, bind("parallel.strategy", Const("ddp"), Rank.default))
-    if call is not None and framework in _OVER_ALL and not several and call.launch.launcher in _PLAIN:
+    rented = call is None and any(binding.field == VISIBLE for binding in bindings)  # by Ray or Modal
+    plain = rented or (call is not None and call.launch.launcher in _PLAIN)
+    if framework in _OVER_ALL and not several and plain:
         found.append(bind(ONE_PROCESS, Const(f"{framework}'s use of {DATA_PARALLEL}")))
     missing = list(_without_files(call, project)) if call is not None and framework in _ACCELERATED else []
     counted = list(_counted_by_the_machine(call.launch)) if call is not None else []

@@ -117,11 +117,13 @@ def _taking(library: str, used: Used) -> tuple[str, ...]:
 
 
 def _spans(library: str, name: str, argument: str) -> list[tuple[str, str]]:
-    """When a class of the library took an argument; empty if always, or if nobody knows."""
+    """When a class of the library took an argument; empty if always, or if nobody knows. What the oldest release that
+    was read takes, those before it are taken to take as well."""
     if (name in _OF_TRANSFORMERS) != (library == "transformers"):
         return []
     spans: list[tuple[str, str]] = table()["taken"].get(_OF_TRANSFORMERS.get(name, name), {}).get(argument, [])
-    return spans
+    oldest = table()["releases"][library][0]
+    return [("0" if first == oldest else first, last) for first, last in spans]
 
 
 _OF_TRANSFORMERS = {

@@ -13,7 +13,7 @@ from preflight.program.rows import function
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Problem, Reading
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Origin, Value
+from preflight.vocabulary.values import Const, Origin, Value
 
 NAME = "transformers_args"
 
@@ -32,6 +32,16 @@ def recognises(source: Source, project: Project) -> bool:
 def kind_of(top: Mapping[str, Value]) -> str | None:
     """The kind of the file, by its keys; None for another file."""
     return next((kind for kind, head in heads().items() if _fits(top, head)), None)
+
+
+def told_kind(call: Call | None) -> str | None:
+    """The kind that the command of a tool says its file has, whatever the keys."""
+    from preflight.frameworks.commands import KIND
+
+    words = call.words if call is not None else ()
+    told = next((word.value for word in words if word.prefix == KIND), None)
+    value = told.value if isinstance(told, Const) else None
+    return value if isinstance(value, str) and value in heads() else None
 
 
 def _fits(top: Mapping[str, Value], head: Head) -> bool:
@@ -65,7 +75,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         problem = Problem("invalid-config", error.message, Origin(source.path, error.span))
         return Reading(source.path, NAME, problems=(problem,), trains=False)
     top = document.value()
-    kind = kind_of(top) if isinstance(top, Mapping) else None
+    kind = (kind_of(top) or told_kind(call)) if isinstance(top, Mapping) else None
     if not isinstance(top, Mapping) or kind is None:
         return Reading(source.path, NAME, trains=False)
     head = heads()[kind]

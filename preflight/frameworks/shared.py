@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from preflight.frameworks.library_defaults import shrinks_itself
 from preflight.frameworks.named_files import joined, name_in, without_file
@@ -12,8 +11,8 @@ from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin
 from preflight.program.rows import FoundSettings
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
+from preflight.vocabulary.reading import Fact, Link
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown
 
 
 def peft_targets(expr: Expr) -> Expr:
@@ -36,14 +35,6 @@ def checkpointing(args: Arguments, found: FoundSettings) -> None:
     found.add("train.gradient_checkpointing", Const(given not in (None, False, "false"), args.origin(name)))
     if given in ("unsloth", "offload"):
         found.add("train.activation_offload", Const(True, args.origin(name)))
-
-
-def doubled(bindings: Iterable[Binding]) -> list[Binding]:
-    """The bindings with twice the batch: two samples go through the model for each one of the batch."""
-    return [
-        replace(b, expr=Op("*", (b.expr, Const(2)), first_origin(b.expr))) if b.field == "train.batch_size" else b
-        for b in bindings
-    ]
 
 
 def unmodelled_bits(args: Arguments, found: FoundSettings) -> None:

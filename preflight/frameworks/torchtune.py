@@ -92,9 +92,9 @@ def reference(args: Arguments, found: FoundSettings) -> None:
 
 
 def loss(name: Expr) -> Expr:
-    """chunked: 16-bit logits that are made fp32 chunk by chunk; fused: Liger's; else full."""
+    """chunked-output: 16-bit logits that are made fp32 chunk by chunk; fused: Liger's; else full."""
     kind = str(constant(name))
-    return Const("fused" if "Liger" in kind else "chunked" if kind in _CHUNKED else "full", first_origin(name))
+    return Const("fused" if "Liger" in kind else "chunked-output" if kind in _CHUNKED else "full", first_origin(name))
 
 
 def both_ends(layers: Expr) -> Expr:

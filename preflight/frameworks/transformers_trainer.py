@@ -127,10 +127,12 @@ def _arguments(
     evaluated = _evaluation(args, use)
     evaluates = {"evaluates": Const(True)} if evaluated else {}
     found = [
-        args.bind("train.batch_size", "per_device_train_batch_size", sequences(args, flavour, trl_version)),
+        args.bind("train.batch_size", "per_device_train_batch_size"),
+        *sequences(args, flavour, trl_version),
         _precision(args, flavour, use),
         *read("trainer", args.completed(evaluates)).bindings,
         *evaluated,
+        *_liger(args),
         *_loss(values, args, flavour, use, trl_version),
         *parallel(args, version),
     ]
@@ -177,6 +179,20 @@ def _flavour(args: Arguments) -> str:
     if "max_length" in args or "packing" in args or ("dataset_name" in args and "model_name_or_path" in args):
         return "dpo" if "beta" in args else "sft"
     return "transformers"
+
+
+_LIGER = {"norm": ("rms_norm",), "rope": ("rope",), "mlp": ("swiglu", "geglu")}
+"""Parts of `train.fused_kernels`, and the keys of `liger_kernel_config` that switch them off."""
+
+
+def _liger(args: Arguments) -> list[Binding]:
+    """`use_liger_kernel` replaces parts of any model whose type Liger knows (transformers, integrations/liger.py)."""
+    if "use_liger_kernel" not in args:
+        return []
+    chosen = args.inner("liger_kernel_config")
+    kept = [part for part, keys in _LIGER.items() if all(chosen.value(key) is not False for key in keys)]
+    some = when(truth(args["use_liger_kernel"]), Const(("liger", *kept)), Const(()))
+    return [args.bind("train.fused_kernels", "use_liger_kernel", some)]
 
 
 def _loss(

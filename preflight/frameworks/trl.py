@@ -12,7 +12,7 @@ from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, when
 from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown
 
 _OLD_PPO = frozenset({
     "model_name", "log_with", "ppo_epochs", "init_kl_coef", "adap_kl_ctrl", "target", "horizon", "optimize_cuda_cache",
@@ -67,14 +67,19 @@ _PROMPTS = (0, 15)
 """Before this release a GRPO batch counted prompts, each with `num_generations` answers (grpo_trainer.py of 0.14)."""
 
 
-def sequences(args: Arguments, flavour: str, version: str | None) -> Expr:
-    """Sequences that go through the model together on one GPU. Not folded, so that a fix can change it back."""
-    batch = args["per_device_train_batch_size"]
+def sequences(args: Arguments, flavour: str, version: str | None) -> list[Binding]:
+    """Bindings of the sequences that go through the model together for each sample of a batch, where they are more than
+    one."""
     if flavour in PAIRS:
-        return Op("*", (batch, Const(2)), first_origin(batch))
+        return [of_pairs()]
     if flavour == "grpo" and (release(version) or NEWEST) < _PROMPTS:
-        return Op("*", (batch, args["num_generations"]), first_origin(batch))
-    return batch
+        return [args.bind("train.sequences_per_sample", "num_generations")]
+    return []
+
+
+def of_pairs(origin: Origin | None = None) -> Binding:
+    """The binding of a trainer whose batch counts pairs. `origin`: where a setting chooses that trainer."""
+    return bind("train.sequences_per_sample", Const(2, origin), Rank.read)
 
 
 _LOSS_OF_ITS_OWN = ("use_liger_loss", "use_liger_kernel")

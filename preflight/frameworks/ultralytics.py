@@ -25,7 +25,7 @@ from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Fact, Rank, Word
 from preflight.vocabulary.spelling import OPTIMIZERS, YOLO_NOMINAL_BATCH, spelled
 from preflight.vocabulary.text import DocumentError
-from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Value, unknown
 
 _MODELS = ("YOLO", "RTDETR", "YOLOWorld", "YOLOE", "FastSAM")
 _PASSED_ON = ("batch", "workers", "imgsz", "nbs", "amp")
@@ -198,6 +198,11 @@ def _classes(record: CallRecord, project: Project) -> list[Binding]:
     count = len(names) if isinstance(names, (Mapping, list, tuple)) else None
     stated = found.get("nc", count) if isinstance(found, Mapping) else None
     return [bind("model.kwargs.nc", Const(stated, first_origin(data)))] if isinstance(stated, int) else []
+
+
+def is_training_run(top: Mapping[str, Value]) -> bool:
+    """Whether a file of Ultralytics' arguments is of a training run: it says so."""
+    return top.get("mode") == "train"
 
 
 def training(words: Sequence[Word]) -> tuple[Word, ...] | None:

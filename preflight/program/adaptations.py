@@ -24,15 +24,16 @@ from preflight.python.objects import CallRecord, Container, to_expr
 from preflight.vocabulary.notation import release
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import ATTENTION_IMPLEMENTATIONS, DTYPES, spelled
+from preflight.vocabulary.standing import AS_SAVED
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 VLLM_SHARE = 0.9
 """`gpu_memory_utilization` (vllm, config/cache.py)."""
-SAVED = Unknown("the weights are loaded in the type that they were saved in", Cause.out_of_project)
-"""`dtype="auto"`, which is the default of transformers 5 (its migration guide)."""
 AUTO_DTYPE = (5,)
 _OPTIONS = ("use_dora", "use_rslora", "modules_to_save", "bias")
 _KEPT = "fused_linear_cross_entropy"
+_PARTS = {"norm": ("rms_norm",), "rope": ("rope",), "mlp": ("swiglu", "geglu")}
+"""Parts of `train.fused_kernels`, and the parameters of Liger's patches that switch them off."""
 _ENCODERS = ("bert", "roberta", "vit", "clip")
 """Parts of the names of Liger's patches for models that have no loss over a vocabulary."""
 
@@ -94,11 +95,13 @@ def dtype_and_attention(given: Mapping[str, Expr]) -> list[Binding]:
     found: list[Binding] = []
     dtype = given.get("dtype") or given.get("torch_dtype")
     if dtype is not None and constant(dtype) == "auto":
-        found.append(Binding("train.weights_dtype", Const(SAVED, first_origin(dtype)), Rank.read, first_origin(dtype)))
+        found.append(
+            Binding("train.weights_dtype", Const(AS_SAVED, first_origin(dtype)), Rank.read, first_origin(dtype))
+        )
     elif dtype is not None and constant(dtype) is not None:
         auto = Op("==", (dtype, Const("auto")))
         expr = unless_unset(dtype, spelled(dtype, DTYPES))
-        expr = expr if is_constant(dtype) else Op("if", (auto, Const(SAVED), expr), dtype.origin)
+        expr = expr if is_constant(dtype) else Op("if", (auto, Const(AS_SAVED), expr), dtype.origin)
         found.append(bind("train.weights_dtype", expr))
     attention = given.get("attn_implementation")
     if attention is not None and constant(attention) is not None:
@@ -114,7 +117,7 @@ def loaded_as_saved(records: Sequence[CallRecord], version: str | None) -> list[
         return []
     loading = [record for record in records if record.method == "from_pretrained" and makes_model(record)]
     silent = [record for record in loading if record.complete and not {"dtype", "torch_dtype"} & set(record.kwargs)]
-    return [Binding("train.weights_dtype", Const(SAVED, one.origin), Rank.default, one.origin) for one in silent]
+    return [Binding("train.weights_dtype", Const(AS_SAVED, one.origin), Rank.default, one.origin) for one in silent]
 
 
 def sentence_model(name: Expr) -> Expr:
@@ -139,6 +142,10 @@ def hook(args: Arguments, found: FoundSettings) -> None:
         found.add("train.optimizer_in_backward", Const(True, record.origin))
 
 
+def _is_off(record: CallRecord, names: Sequence[str]) -> bool:
+    return any(constant(record.argument(name)) is False for name in names)
+
+
 def liger_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     """`apply_liger_kernel_to_llama()` and similar calls; `AutoLigerKernelForCausalLM.from_pretrained(...)`."""
     found: list[Binding] = []
@@ -149,5 +156,7 @@ def liger_bindings(records: Sequence[CallRecord]) -> list[Binding]:
         if (patches or loads) and not evaluates(record):
             whole = patches and constant(record.argument(_KEPT)) is False
             loss = bind("train.loss", Const("full" if whole else "fused", record.origin))
-            found += under(record.conditions, [loss])
+            parts = [part for part, names in _PARTS.items() if not (patches and _is_off(record, names))]
+            kernels = bind("train.fused_kernels", Const(("liger", *parts), record.origin))
+            found += under(record.conditions, [loss, kernels])
     return found

@@ -7,11 +7,19 @@ is modelled is decided by whoever estimates.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from preflight.program.bindings import bind, constant, under
-from preflight.python.objects import CallRecord
+from preflight.program.bindings import bind, constant, either, same, under
+from preflight.program.call_site import words
+from preflight.program.checkpoints import makes_model
+from preflight.program.trained import trained
+from preflight.program.unread_calls import is_unread
+from preflight.python.objects import Abstract, CallRecord, Either, Instance, alternatives
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
+
+MOST_CONDITIONS = 8
+"""Conditions that choose one object; what is chosen by more is not looked at further."""
 
 _NO_METHOD = frozenset({"Peft", "PromptLearning", "LoftQ", "Eva", "Corda", "LoraRuntime", "LoraGA", "Arrow", "Bd"})
 """Configurations of peft that are a base class, or a part of LoRA's."""
@@ -32,12 +40,92 @@ def adapter_bindings(records: Sequence[CallRecord]) -> list[Binding]:
             if _applies(record):
                 reason = Unknown("which adapters are made is not known", Cause.not_read)
                 found += under(record.conditions, [bind("train.peft.method", Const(reason, record.origin))])
+    if not found and not adapts(records):
+        found += unread_wrappers(records)
     return found
+
+
+_ADAPTING = frozenset({
+    "lora", "adapter", "adapters", "peft", "inject", "wrap", "freeze", "quantize", "prune", "prefix", "prompt", "dora",
+})  # fmt: skip
+"""Words in the names of functions that change a model in place, so that less of it is trained."""
+
+
+def unread_wrappers(records: Sequence[CallRecord]) -> Iterator[Binding]:
+    """train.peft.method is unknown if code that was not read gets the model and returns what is trained, or changes it
+    by its name: it may train a small part."""
+    objects = trained(records)
+    wrapping = [one.record for one in objects.objects if one.cls is None and one.record is not None]
+    for record in records:
+        changes = bool(words(record.method) & _ADAPTING) and record.value is not None
+        if not (record in wrapping or changes) or not is_unread(record):
+            continue
+        given = [
+            one
+            for value in (*record.arguments, *record.keywords.values())
+            for one in alternatives(value)
+            if isinstance(one, Instance)
+        ]
+        if any(one.record is not None and makes_model(one.record) for one in given):
+            why = f"{record.name}() gets the model and was not read: it may train a small part of it"
+            unknown = bind("train.peft.method", Const(Unknown(why, Cause.not_read), record.origin))
+            yield from under(record.conditions, [unknown])
 
 
 def adapts(records: Sequence[CallRecord]) -> bool:
     """Whether the program makes adapters, LoRA included. They freeze the model that they adapt."""
     return any(_is_configuration(record) or _applies(record) for record in records)
+
+
+def applied(records: Sequence[CallRecord]) -> list[CallRecord]:
+    """The calls, with the configurations of adapters as they are used: under the conditions of the calls that take
+    them, and without those that no call takes while others are taken.
+
+    A configuration that is made changes nothing: `config = LoraConfig(...)` before `if args.lora: get_peft_model(...)`.
+    """
+    made = [record for record in records if _is_configuration(record)]
+    if not made:
+        return list(records)
+    uses: dict[int, list[tuple[Expr, ...]]] = {id(record): [] for record in made}
+    for record in records:
+        for value in (*record.arguments, *record.keywords.values()):
+            for conditions, one in _ways(value):
+                if isinstance(one, Instance) and id(one.record) in uses:
+                    uses[id(one.record)].append((*record.conditions, *conditions))
+    taken = any(uses.values())
+    elsewhere = [record.conditions for record in records if _applies(record)]
+    found = []
+    for record in records:
+        ways = uses.get(id(record))
+        if ways is None:
+            found.append(record)
+        elif ways or not taken:
+            found.append(_where(record, ways or elsewhere))
+    return found
+
+
+def _ways(value: Abstract, conditions: tuple[Expr, ...] = ()) -> Iterator[tuple[tuple[Expr, ...], Abstract]]:
+    """The objects that a value may be, each with the conditions that choose it."""
+    if isinstance(value, Either) and len(conditions) < MOST_CONDITIONS:
+        yield from _ways(value.then, (*conditions, value.condition))
+        yield from _ways(value.otherwise, (*conditions, Op("not", (value.condition,))))
+    else:
+        yield conditions, value
+
+
+def _where(record: CallRecord, ways: Sequence[tuple[Expr, ...]]) -> CallRecord:
+    """A call under the conditions of its uses: those that all share, and one of those that are left of each."""
+    own = [[one for one in way if not _among(one, record.conditions)] for way in ways]
+    if not own or not all(own):
+        return record
+    shared = [one for one in own[0] if all(_among(one, way) for way in own[1:])]
+    rest = [[one for one in way if not _among(one, shared)] for way in own]
+    some = [either(*(one[0] if len(one) == 1 else Op("and", tuple(one)) for one in rest))] if all(rest) else []
+    return replace(record, conditions=(*record.conditions, *shared, *some))
+
+
+def _among(condition: Expr, conditions: Sequence[Expr]) -> bool:
+    return any(same(condition, one) for one in conditions)
 
 
 def _is_configuration(record: CallRecord) -> bool:

@@ -93,7 +93,7 @@ def _of_file(path: str, project: Project) -> tuple[OwnLayers, tuple[str, ...]]:
 
 def _of_module(module: Module, project: Project) -> tuple[OwnLayers, tuple[str, ...]]:
     roots = dict(_roots(module, project))
-    own = [node for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef) and _is_model(node)]
+    own = [node for node in module.nodes if isinstance(node, ast.ClassDef) and _is_model(node)]
     targets = (resolve_import(name, level, module, project) for name, level in _imports(module.tree))
     found = OwnLayers(
         next(_norms(module.tree, module), None),
@@ -117,7 +117,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 def _roots(module: Module, project: Project) -> Iterator[tuple[str, str]]:
     """(name, package) of everything that is imported from another package."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if not _own(alias.name, 0, module, project):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import (
@@ -169,8 +169,29 @@ def _contested(expr: Expr, conditions: Sequence[Expr], rivals: _Rivals) -> Expr:
         if all(any(one is other for other in others) for one in conditions) or same(value, expr):
             continue
         words = "a condition that only running the program decides chooses between two values"
-        return Op("if", (Const(Unknown(words, Cause.run_time)), expr, value), expr.origin)
+        return _chosen(Const(Unknown(words, Cause.run_time)), expr, value)
     return expr
+
+
+def _chosen(undecided: Expr, one: Expr, other: Expr) -> Expr:
+    """Either of two values, with one "otherwise" at the most: two would each get a copy of what wins without the calls,
+    and a program with many such calls would need exponentially many."""
+    if not (_has_otherwise(one) and _has_otherwise(other)):
+        return Op("if", (undecided, one, other), one.origin)
+    (holds, value, _), (holds_too, rival, _) = one.operands, other.operands
+    if same(holds, holds_too):
+        return Op("if", (holds, Op("if", (undecided, value, rival), one.origin), Ref(_OTHERWISE)), one.origin)
+    values = [
+        Op("if", (condition, given, undecided), given.origin)
+        for condition, given in ((holds, value), (holds_too, rival))
+    ]
+    any_holds = Op("or", (holds, holds_too))
+    return Op("if", (any_holds, Op("if", (undecided, *values), one.origin), Ref(_OTHERWISE)), one.origin)
+
+
+def _has_otherwise(expr: Expr) -> TypeGuard[Op]:
+    """Whether an opened expression has conditions that the program's parameters decide."""
+    return isinstance(expr, Op) and expr.operator == "if" and expr.operands[2] == Ref(_OTHERWISE)
 
 
 def simplified(expr: Expr) -> Expr:

@@ -164,6 +164,6 @@ def names_of(path: str, project: Project) -> frozenset[str]:
 
 def _names(path: str, project: Project) -> frozenset[str]:
     module = load_module(path, project)
-    nodes = ast.walk(module.tree) if module is not None else ()
+    nodes = module.nodes if module is not None else ()
     named = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None) for node in nodes)
     return frozenset(name for name in named if name is not None)

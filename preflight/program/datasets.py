@@ -62,7 +62,7 @@ def opened_files(paths: Sequence[str], project: Project) -> list[Fact]:
 
 def _opens(path: str, project: Project) -> Origin | None:
     module = load_module(path, project)
-    calls = (call for cls in ast.walk(module.tree) for call in _made_for_samples(cls)) if module is not None else ()
+    calls = (call for cls in module.nodes for call in _made_for_samples(cls)) if module is not None else ()
     opened = (call for call in calls if _last(call) in _READERS.get(_first(call), ()))
     return next((module.origin(call) for call in opened if module is not None), None)
 
@@ -80,7 +80,7 @@ def _held(path: str, project: Project) -> tuple[str, Origin] | None:
 
 
 def _lists(module: Module) -> Iterator[tuple[str, Origin]]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Dataset") for base in node.bases):
             methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
             made, read = methods.get("__init__"), methods.get("__getitem__")
@@ -187,7 +187,7 @@ def _samples(path: str, project: Project) -> Binding | None:
 
 
 def _told(module: Module) -> Iterator[Binding]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.ClassDef) or not any(ast.unparse(one).endswith("Dataset") for one in node.bases):
             continue
         read = next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__getitem__"), None)

@@ -17,12 +17,13 @@ from preflight.program.call_site import (
     assigned_values,
     enclosing_function,
     evaluates,
+    is_module,
     loops_around,
     scope_of,
     words,
 )
 from preflight.program.loops import is_forward
-from preflight.python.objects import CallRecord, Container, FunctionValue
+from preflight.python.objects import CallRecord, Container, FunctionValue, Instance
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
 from preflight.vocabulary.values import Const, Expr
@@ -54,14 +55,16 @@ def evaluation(records: Sequence[CallRecord], project: Project) -> Evaluation:
     """Generation and unbatched calls among evaluation's model calls."""
     bindings: list[Binding] = []
     facts: list[Fact] = []
+    computes_loss = any((is_forward(one) and evaluates(one)) or one.name.endswith("Trainer") for one in records)
     for record in records:
         generating = _generates(record)
         if not generating and not (is_forward(record) and evaluates(record)):
             continue
         if generating:
             bindings += _generation(record)
-        whole = _whole_set(record, project)
-        if whole is not None and not facts:
+            bindings.append(bind("validation.loss", Const(computes_loss, record.origin), Rank.default))
+        whole = _whole_set(record, project) if _is_of_torch(record) else None
+        if whole is not None and not facts and not _trains_on_all(records, record.path, project):
             facts.append(Fact("eval_unbatched", True, record.origin))
             samples = _samples(record, whole, records, project)
             if samples is not None:
@@ -72,6 +75,46 @@ def evaluation(records: Sequence[CallRecord], project: Project) -> Evaluation:
                 known = constant(samples)
                 facts += [Fact("eval_samples", known, record.origin)] if isinstance(known, int) else []
     return Evaluation(tuple(bindings), tuple(facts))
+
+
+def _trains_on_all(records: Sequence[CallRecord], path: str, project: Project) -> bool:
+    """Whether a step of the training takes a whole set as well, `for epoch in range(n): model(x)`: evaluating one like
+    it takes less."""
+    return any(
+        _same_each_round(one.node, loops_around(one, project))
+        for one in records
+        if one.path == path and isinstance(one.node, ast.Call) and is_forward(one) and not evaluates(one)
+    )
+
+
+def _same_each_round(call: ast.Call, loops: Sequence[ast.For | ast.While | ast.AsyncFor]) -> bool:
+    """Whether a call in a loop gets what was there before the loop."""
+    changed = _different_each_round(loops) | {
+        part.id
+        for loop in loops
+        for node in ast.walk(loop)
+        for target in _targets(node)
+        for part in ast.walk(target)
+        if isinstance(part, ast.Name)
+    }
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    plain = all(isinstance(one, ast.Name) for one in given)
+    return bool(loops) and bool(given) and plain and not any(_varies(one, changed) for one in given)
+
+
+_WITH_MODELS = ("transformers.", "peft.", "unsloth.", "trl.", "torch.", "torchvision.", "timm.", "diffusers.",
+                "sentence_transformers.", "optimum.", "accelerate.", "deepspeed.")  # fmt: skip
+"""Libraries whose objects are modules of torch: they run what they are given at once."""
+
+
+def _is_of_torch(record: CallRecord) -> bool:
+    """Whether the receiver is a module of torch, or nobody knows. An engine (vLLM's LLM, a client of a server) makes
+    batches itself."""
+    holder = record.receiver_object if record.receiver_object is not None else record.callee
+    if isinstance(holder, Instance) and holder.cls is not None:
+        return is_module(holder.cls)
+    made_by = record.receiver or (holder.made_by if isinstance(holder, Instance) else "")
+    return not made_by or made_by.startswith(_WITH_MODELS)
 
 
 def _generates(record: CallRecord) -> bool:

@@ -1,16 +1,13 @@
-"""torchvision's transforms and data sets -> train.image_size, data.samples; switches of torch.backends."""
+"""torchvision's transforms and data sets -> train.image_size, data.samples."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under
 from preflight.program.call_site import around, evaluates, role_of, scope_of, targets
-from preflight.python.module import Module, load_module
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
@@ -102,49 +99,3 @@ def _role(record: CallRecord, project: Project) -> str:
     """train or validation, by the name of the composed transform."""
     said = role_of(" ".join(targets(record, project)))
     return "validation" if evaluates(record) or said in ("validation", "test") else "train"
-
-
-def switch_bindings(paths: Sequence[str], project: Project) -> list[Binding]:
-    """`torch.backends.cudnn.benchmark = True` and the like, which are assignments rather than calls."""
-    found: list[Binding] = []
-    for path in paths:
-        switched = project.remembered.get(_SWITCHED, partial(_switched, path, project), path)
-        found += switched
-    return found
-
-
-def _switched(path: str, project: Project) -> tuple[Binding, ...]:
-    module = load_module(path, project)
-    return tuple(_switches(module)) if module is not None else ()
-
-
-_SWITCHED: CacheKind[tuple[Binding, ...]] = CacheKind("the switches of torch.backends that a file sets")
-
-_SWITCHES = {
-    "cudnn.benchmark": "train.cudnn_benchmark",
-    "cuda.matmul.allow_tf32": "train.tf32",
-    "backends.cuda.matmul.allow_tf32": "train.tf32",
-}
-
-
-def _switches(module: Module) -> Iterator[Binding]:
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and len(node.targets) == 1:
-            text = ast.unparse(node.targets[0])
-            field = next((field for name, field in _SWITCHES.items() if text.endswith(name)), None)
-            if field is not None and isinstance(node.value.value, bool):
-                yield bind(field, Const(node.value.value, module.origin(node.value)), Rank.read)
-            elif "CUDA_ALLOC_CONF" in text and isinstance(node.value.value, str):
-                yield from allocator(node.value.value, Const(None, module.origin(node.value)))
-
-
-def allocator(text: str, place: Const) -> Iterator[Binding]:
-    """PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:True,max_split_size_mb:128"."""
-    for part in text.split(","):
-        name, _, value = part.strip().partition(":")
-        if name == "expandable_segments":
-            yield bind(
-                "train.allocator.expandable_segments", Const(value.strip().lower() == "true", place.origin), Rank.read
-            )
-        elif name == "max_split_size_mb" and value.strip().isdecimal():
-            yield bind("train.allocator.max_split_size_mb", Const(int(value), place.origin), Rank.read)

@@ -1,4 +1,4 @@
-"""torch.utils.data.DataLoader calls -> train.batch_size, data.*, validation.*.
+"""torch.utils.data.DataLoader calls -> train.batch_size, data.* (the bytes of a sample too), validation.*.
 
 Of several loaders, what they are assigned to, the function around them, their dataset and `shuffle` say which one
 trains. A default of the loader beats an alias by name: `DataLoader(ds)` has no workers whatever a config says.
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from preflight.program.bindings import bind, constant, under
 from preflight.program.call_site import role_of, targets
-from preflight.python.objects import CallRecord
+from preflight.python.hooks.loaders import SAMPLES, Samples
+from preflight.python.objects import CallRecord, Instance
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Problem, Rank
-from preflight.vocabulary.values import Cause, Const, Scalar, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown, unknown
 
 _LOADERS = ("DataLoader", "StatefulDataLoader", "ThreadDataLoader")
 _POSITIONS = {"batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "pin_memory": 7,
@@ -54,8 +55,10 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
         shuffled = [record for record in unnamed if constant(record.argument("shuffle", 2)) is True]
         by_role["train"] = shuffled[:1] or unnamed[:1]
         unnamed = [record for record in unnamed if record not in by_role["train"]]
+    trainers = [] if by_role["train"] else [r for r in records if r.method.endswith("Trainer") and "." in r.name]
     validating = by_role["validation"] or unnamed or by_role["test"]
     found = [bind("data.start_method", r.args[0]) for r in records if r.method == "set_start_method" and r.args]
+    found += [binding for record in trainers for binding in sample_bindings_of(record)]
     for role, chosen in (("train", by_role["train"]), ("validation", validating)):
         for record in chosen:
             found += under(record.conditions, _bindings(record, role))
@@ -95,8 +98,44 @@ def _bindings(record: CallRecord, role: str) -> list[Binding]:
         else:
             found.append(bind(field, expr))
     if role == "train":
-        found += _start_method(record)
+        found += [*_start_method(record), *sample_bindings_of(record)]
+    elif (samples := samples_in(record)) is not None:
+        found.append(bind("validation.samples", samples, Rank.read, record.origin))
     return found
+
+
+# --- what the training loader hands out ------------------------------------------------------------------------------
+
+
+def sample_bindings_of(record: CallRecord) -> list[Binding]:
+    """Bindings of the samples of a training loader."""
+    state = record.value.state if isinstance(record.value, Instance) else {}
+    found = state.get(SAMPLES)
+    return list(_of_samples(found, record)) if isinstance(found, Samples) else []
+
+
+def samples_in(record: CallRecord) -> Expr | None:
+    """How many samples a loader has."""
+    state = record.value.state if isinstance(record.value, Instance) else {}
+    found = state.get(SAMPLES)
+    return found.count if isinstance(found, Samples) and constant(found.count) != 0 else None
+
+
+def _of_samples(found: Samples, record: CallRecord) -> Iterator[Binding]:
+    def read(field: str, expr: Expr) -> Binding:
+        return bind(field, expr, Rank.read, record.origin)
+
+    if found.bytes is not None and constant(found.bytes) != 0:
+        yield read("data.sample_bytes", found.bytes)
+    if found.count is not None and constant(found.count) != 0:
+        yield read("data.samples", found.count)
+    if found.held is not None and constant(found.held) != 0:
+        yield read("data.in_memory_bytes", found.held)
+        yield read("data.in_memory_kind", Const(found.kind, record.origin))
+        if not found.views:
+            yield read("data.copies_samples", Const(True, record.origin))
+    if found.numpy:
+        yield read("data.samples_from", Const("numpy", record.origin))
 
 
 def _given(record: CallRecord, name: str) -> bool:

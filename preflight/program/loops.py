@@ -51,8 +51,19 @@ _MODEL_WORDS = frozenset({"model", "net", "network", "encoder", "unet", "transfo
 
 
 def is_backward(record: CallRecord) -> bool:
-    """loss.backward(), accelerator.backward(loss), scaler.scale(loss).backward(), engine.backward(loss)."""
+    """loss.backward(), accelerator.backward(loss), scaler.scale(loss).backward(), or timm's scaler."""
+    if _scales_and_steps(record):
+        return True
     return record.method in ("backward", "manual_backward") and "autograd" not in record.name
+
+
+_SCALERS = ("NativeScaler", "ApexScaler")
+
+
+def _scales_and_steps(record: CallRecord) -> bool:
+    """`loss_scaler(loss, optimizer, ...)` of timm.utils: it computes the gradients, and steps the optimizer."""
+    made = record.callee.made_by if isinstance(record.callee, Instance) else ""
+    return made.startswith("timm.") and made.rpartition(".")[2] in _SCALERS
 
 
 def backwards(records: Sequence[CallRecord]) -> list[CallRecord]:
@@ -116,6 +127,8 @@ def _rounds(records: Sequence[CallRecord], stepping: Sequence[CallRecord], proje
 
 
 def _is_optimizer_step(record: CallRecord) -> bool:
+    if _scales_and_steps(record):
+        return True
     if record.method != "step" or _is_scheduler(record):
         return False
     made = " ".join((record.receiver or "", *kinds_of(record.receiver_object))).lower()
@@ -323,7 +336,7 @@ _SIMILARITIES: CacheKind[Origin | None] = CacheKind("where a file compares the s
 
 def _similarities_in(path: str, project: Project) -> Origin | None:
     module = load_module(path, project)
-    for node in ast.walk(module.tree) if module is not None else ():
+    for node in module.nodes if module is not None else ():
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and module is not None:
             left, right = words(ast.unparse(node.left)), words(ast.unparse(node.right))
             if right & {"t", "transpose", "mt"} and any(left & a and right & b for a, b in _VIEWS):

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from preflight.program.adaptations import dtype_and_attention
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
-from preflight.program.call_site import around, targets, words
+from preflight.program.call_site import around, is_module, targets, words
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
-from preflight.program.trained import Trained, trained
-from preflight.python.objects import CallRecord, is_expr
+from preflight.program.trained import Trained, reachable, trained
+from preflight.python.objects import CallRecord, ClassValue, FunctionValue, Instance, is_expr
 from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
@@ -30,6 +30,8 @@ _COPIES = {
 _IDENTITIES = ("model.name", "model.path", "model.target", "model.architecture")
 _DESCRIBING = (*_IDENTITIES, "model.config.", "model.kwargs.", "task")
 _EMBEDDERS = ("SentenceTransformer", "CrossEncoder", "Transformer")
+_OF_A_PART = ("model.name", "model.parameters")
+"""What is not known of a class of the project that holds a library's model."""
 _ASIDE = {"reward", "judge", "critic", "scorer", "metric", "evaluator"}
 
 
@@ -65,9 +67,10 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
     """Bindings of every model made (the last of a kind wins), of adapters and of quantisation."""
     read = {id(record): _model_of(record, records, project, parameters) for record in records}
     models = [record for record in records if _identifies(read[id(record)])]
-    objects = trained(records)
+    objects = _shown(records)
     chosen = _chosen([one for one in models if _copied(one, project) is None and not _aside(one, project)], objects)
-    several = list(_several(chosen, read, project))
+    owners = {id(one): _owner(one, models, objects) for one in chosen}
+    several = [] if chosen and all(owners.values()) else list(_several(chosen, read, project))
     found: list[Binding] = []
     for record in records:
         bindings = read[id(record)]
@@ -77,7 +80,7 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
         elif copied is not None:
             found += under(record.conditions, [bind(copied, Const(1), None, record.origin)])
         elif record in chosen:
-            owner = _owner(record, models, objects)
+            owner = owners[id(record)]
             bindings = [b for b in bindings if not (several and b.field.startswith(_DESCRIBING))]
             found += under(record.conditions, [_part_of(owner, record)] if owner is not None else bindings)
         elif record not in models and not _aside(record, project):
@@ -95,6 +98,17 @@ def _owner(record: CallRecord, models: Sequence[CallRecord], objects: Trained) -
     """The class of the project that the model of a call is a part of, if that has more."""
     others = [one.value for one in models if one.value is not None]
     return objects.larger(record.value, others) if record.value is not None else None
+
+
+def _shown(records: Sequence[CallRecord]) -> Trained:
+    """What is trained; where the text does not show it, any module of the project may be."""
+    found = trained(records)
+    if found.objects:
+        return found
+    made = [record.value for record in records if record.reached]
+    modules = [one for one in made if isinstance(one, Instance) and is_module(one.cls)]
+    inside = {id(part) for one in modules for part in reachable(one) if part is not one}
+    return Trained((), tuple(one for one in modules if id(one) not in inside))
 
 
 def _aside(record: CallRecord, project: Project) -> bool:
@@ -142,7 +156,17 @@ def _identifies(bindings: Sequence[Binding]) -> bool:
 def _part_of(owner: str, record: CallRecord) -> Binding:
     """The model is unknown: what is trained is a class of the project, and this is a part of it."""
     words_ = f"what is trained is {owner}, a class of the project, and {record.name}() makes a part of it"
-    return Binding("model.name", Const(Unknown(words_, Cause.not_modelled), record.origin), Rank.literal, record.origin)
+    why = Unknown(words_, Cause.not_modelled, _OF_A_PART)
+    return Binding("model.name", Const(why, record.origin), Rank.literal, record.origin)
+
+
+def is_part(binding: Binding) -> bool:
+    """Whether a binding says that the model is a class of the project, of which a library's model is a part."""
+    value = binding.expr.value if isinstance(binding.expr, Const) else None
+    return isinstance(value, Unknown) and value.cause is Cause.not_modelled and value.fields == _OF_A_PART
+
+
+_CHOICES = Unknown("each choice of a sample is a sequence, and the samples say how many", Cause.run_time)
 
 
 def _hub_model(record: CallRecord, records: Sequence[CallRecord], project: Project) -> list[Binding]:
@@ -153,6 +177,8 @@ def _hub_model(record: CallRecord, records: Sequence[CallRecord], project: Proje
     found = [bind("task", Const(task, record.origin))] if task else []
     if task == "other":
         found += _perceiving(record, name)
+    if name.endswith("ForMultipleChoice"):
+        found.append(bind("train.sequences_per_sample", Const(_CHOICES, record.origin)))
     if name in table()["encoders"]:
         # an encoder with a head of the program's own: the head is small where there is no vocabulary in it
         found = [bind("task", Const("sequence-classification"), Rank.default)]
@@ -237,6 +263,8 @@ def _segmenter(record: CallRecord) -> list[Binding]:
 
 def _looked_up(record: CallRecord, parameters: Collection[str]) -> Expr | None:
     """`models.__dict__[args.arch]()`, `getattr(models, args.arch)()`: the name, if it is a parameter or a literal."""
+    if isinstance(record.callee, (FunctionValue, ClassValue)):
+        return None  # of a module of the project that is called `models`
     made = record.node.func if isinstance(record.node, ast.Call) else None
     key: ast.expr | None = None
     if isinstance(made, ast.Subscript) and record.receiver == "torchvision.models.__dict__":

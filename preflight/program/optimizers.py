@@ -17,10 +17,11 @@ from preflight.python.objects import (
     Instance,
     alternatives,
     made_by,
+    to_expr,
 )
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.spelling import IMPLEMENTATIONS, OPTIMIZERS
+from preflight.vocabulary.spelling import IMPLEMENTATIONS, OPTIMIZERS, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
 
 _TORCH = ("torch.optim.",)
@@ -118,6 +119,8 @@ def _chosen(record: CallRecord, project: Project) -> Expr | None:
     unknown, and so is what a function of a package makes, `create_optimizer(args, model)`.
     """
     callee, said = record.callee, words(record.method)
+    if record.name.startswith("timm.optim") and record.method in ("create_optimizer", "create_optimizer_v2"):
+        return _of_timm(record)
     makes = (
         isinstance(callee, External) and said & _MAKES and said & _OPTIMIZER and not said - _MAKES - _OPTIMIZER - {"v2"}
     )
@@ -132,6 +135,29 @@ def _chosen(record: CallRecord, project: Project) -> Expr | None:
     if not (makes or looked_up):
         return None
     return unknown(f"{record.method}() decides on the optimizer", record.origin, Cause.out_of_project)
+
+
+_TIMM = {"adamw": "adamw", "adam": "adam", "sgd": "sgd-momentum", "nesterov": "sgd-momentum",
+         "momentum": "sgd-momentum", "adamw8bit": "other"}  # fmt: skip
+"""Names of timm's optimizers -> those of torch.optim that it makes (timm 0.9 and 1.0, optim_factory.py). Its own
+classes of known names, `Adafactor` and `Lion`, keep other states than those that the laws are of."""
+
+
+def _of_timm(record: CallRecord) -> Expr:
+    """`create_optimizer_v2(model, opt="adamw")`, `create_optimizer(args, model)` with `args.opt`; SGD by default."""
+    if record.method == "create_optimizer":
+        settings = record.object("args", 0)
+        name = settings.items.get("opt") if isinstance(settings, Container) else None
+        momentum = settings.items.get("momentum") if isinstance(settings, Container) else None
+        given, momentum = (to_expr(one) if one is not None else None for one in (name, momentum))
+        if given is None:
+            return unknown("create_optimizer() decides on the optimizer", record.origin, Cause.out_of_project)
+    else:
+        given = record.argument("opt", 1) or Const("sgd", record.origin)
+        momentum = record.argument("momentum", 4)
+    if momentum is not None and constant(momentum) in (0, 0.0):
+        return unknown("the momentum of its optimizer is 0 or not known", record.origin)
+    return spelled(given, _TIMM, "other")
 
 
 def _named(class_name: str, momentum: bool) -> str:

@@ -29,6 +29,8 @@ class Trained:
     """The objects that are trained. Empty: the text does not show them."""
 
     objects: tuple[Instance, ...] = ()
+    modules: tuple[Instance, ...] = ()
+    """Where the text does not show them: the modules of the project, each of which may be trained."""
 
     def of_project(self) -> bool:
         """Whether all of them are objects of the project's own classes."""
@@ -44,7 +46,7 @@ class Trained:
 
     def larger(self, model: Abstract, others: Sequence[Abstract]) -> str | None:
         """The class of the project that a model is a part of, if it has other models or large layers, too."""
-        for one in self.objects:
+        for one in self.objects or self.modules:
             if not is_module(one.cls) or not _has(one, model):
                 continue
             within = list(reachable(one))
@@ -58,20 +60,39 @@ def trained(records: Sequence[CallRecord]) -> Trained:
     """What the optimizers and trainers of a program get."""
     found: list[Instance] = []
     for record in records:
-        if is_optimizer(record):
-            found += _with_parameters(record)
+        if is_optimizer(record) or makes_optimizer(record):
+            found += [one for value in given_to_optimizer(record) for one in _objects(value)]
         elif record.method.endswith("Trainer") or record.method == "fit":
             found += _objects(record.object("model", 0))
             found += _objects(record.object("model", 1)) if record.method == "PPOTrainer" else []  # TRL before 0.12
     return Trained(tuple({id(one): one for one in found}.values()))
 
 
-def _with_parameters(record: CallRecord) -> Iterator[Instance]:
-    """The objects whose parameters an optimizer gets, by themselves, in a list or in a group."""
-    given = record.object("params", 0)
-    for part in reachable(given, calls=False) if given is not None else ():
-        if part.record is not None and part.record.method in _PARAMETERS:
-            yield from _objects(part.record.receiver_object)
+def given_to_optimizer(record: CallRecord) -> Iterator[Abstract]:
+    """The objects whose parameters an optimizer gets, by themselves, in a list or in a group; else the modules of the
+    project that a function made its groups of (`add_weight_decay(model, 0.05)`)."""
+    if makes_optimizer(record):
+        model = record.object("model_or_params", 0) if record.method.endswith("_v2") else record.object("model", 1)
+        if isinstance(model, Instance) and (model.record is None or model.record.method not in _PARAMETERS):
+            yield model
+            return
+        given = model
+    else:
+        given = record.object("params", 0)
+    parts = list(reachable(given, calls=False)) if given is not None else []
+    made = [one.record for one in parts if one.record is not None and one.record.method in _PARAMETERS]
+    holders = [one.receiver_object for one in made if one.receiver_object is not None]
+    yield from holders
+    if holders or given is None:
+        return
+    modules = [one for one in reachable(given) if is_module(one.cls)]
+    inside = {id(part) for one in modules for part in reachable(one) if part is not one}
+    yield from (one for one in modules if id(one) not in inside)
+
+
+def makes_optimizer(record: CallRecord) -> bool:
+    """timm's `create_optimizer_v2(model, opt="adamw")` and `create_optimizer(args, model)`."""
+    return record.name.startswith("timm.optim") and record.method in ("create_optimizer", "create_optimizer_v2")
 
 
 def _objects(value: Abstract | None) -> list[Instance]:

@@ -9,9 +9,11 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from preflight.program.bindings import bind
 from preflight.python.module import load_module
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Origin, Span, Unknown
@@ -40,6 +42,7 @@ _LOCKED = re.compile(
     rf"""^name = "(?P<name>{"|".join(_PACKAGES)})"\s*\nversion = "(?P<version>\d+(?:\.\d+)*[\w.+]*)\"""", re.MULTILINE
 )
 _NAMES = {"pytorch-lightning": "lightning", "pytorch": "torch"}
+_IMPORTED: CacheKind[frozenset[str]] = CacheKind("packages that a file imports")
 _HEAVY = frozenset({
     "torch", "transformers", "trl", "peft", "sentence_transformers", "setfit", "lightning", "pytorch_lightning",
     "datasets", "tensorflow", "ultralytics", "timm", "torchvision", "diffusers", "cv2", "scipy", "pandas",
@@ -94,16 +97,14 @@ def _pins(path: str, pattern: re.Pattern[str], project: Project) -> Iterator[tup
 
 def imported(paths: Iterable[str], project: Project) -> Binding | None:
     """data.imports: the packages that the files import, by their first names; None if that is torch alone."""
-    names = {"torch"}
-    for path in paths:
-        module = load_module(path, project)
-        for node in ast.walk(module.tree) if module is not None else ():
-            if isinstance(node, ast.Import):
-                names |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names.add(node.module.partition(".")[0])
-    heavy = names & _HEAVY
+    found = (project.remembered.get(_IMPORTED, partial(_packages, path, project), path) for path in paths)
+    heavy = frozenset({"torch"}).union(*found) & _HEAVY
     return bind("data.imports", Const(tuple(sorted(heavy))), Rank.read) if heavy != {"torch"} else None
+
+
+def _packages(path: str, project: Project) -> frozenset[str]:
+    """The packages that a file imports, by their first names."""
+    return frozenset(package for package, _ in _imports([path], project))
 
 
 # Programs of frameworks other than PyTorch: what they train is not modelled, whatever their settings are called.
@@ -138,7 +139,7 @@ def of_another_framework(paths: Iterable[str], project: Project) -> list[Binding
 def _imports(paths: Iterable[str], project: Project) -> Iterator[tuple[str, Origin]]:
     for path in paths:
         module = load_module(path, project)
-        for node in ast.walk(module.tree) if module is not None else ():
+        for node in module.nodes if module is not None else ():
             if isinstance(node, ast.Import) and module is not None:
                 for alias in node.names:
                     yield alias.name.partition(".")[0], module.origin(node)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from preflight.python.arrays import Array, array_of, derived, view
 from preflight.python.config_objects import config_attribute, config_child
 from preflight.python.evaluator import Evaluator
 from preflight.python.files import PATH, path_parent
-from preflight.python.imports import module_attribute, namespace_attribute
+from preflight.python.imports import module_attribute, module_names, namespace_attribute
 from preflight.python.objects import (
+    CHANGED,
     Abstract,
     Attribute,
     ClassValue,
@@ -28,7 +30,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.unknown_names import set_any_item, update_unknown
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, names, unknown
 
 
 def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: Frame) -> Abstract:
@@ -40,7 +42,7 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
         given = ev.library_values.get(full)
         return given(ev) if given is not None else External(full, frame.module.origin(node))
     if isinstance(value, ModuleValue):
-        return module_attribute(ev, value, name)
+        return module_names(ev, value) if name == "__dict__" else module_attribute(ev, value, name)
     if isinstance(value, Instance):
         return _instance_attribute(ev, value, name, node, frame)
     if isinstance(value, ClassValue):
@@ -63,9 +65,29 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
     return Attribute(value, name, frame.module.origin(node))
 
 
+def _array_attribute(value: Instance, array: Array, name: str) -> Abstract | None:
+    if name == "shape":
+        return sequence(list(array.shape), "tuple", value.origin)
+    if name == "size" and array.library == "pil":
+        return sequence([array.shape[1], array.shape[0]], "tuple", value.origin)
+    if name in ("width", "height") and array.library == "pil":
+        return array.shape[1] if name == "width" else array.shape[0]
+    if name == "dtype":
+        return External(f"{array.library}.{array.dtype}")
+    if name in ("T", "mT"):
+        return derived(value, view(array, array.shape[::-1]), value.origin)
+    return derived(value, array) if name in ("data", "values") else None
+
+
 def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.expr, frame: Frame) -> Abstract:
+    array = array_of(value)
+    found = _array_attribute(value, array, name) if array is not None else None
+    if found is not None:
+        return found
     if name in value.attributes:
         return value.attributes[name]
+    if name in ("_modules", "_parameters"):
+        mark_changed(value)
     if value.made_by == PATH and name in ("parent", "parents"):
         return path_parent(value)
     if isinstance(config := value.state.get("config"), Config):
@@ -144,7 +166,12 @@ def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, nod
     """An item of a list or dict whose index may depend on parameters."""
     origin = frame.module.origin(node)
     if isinstance(key, Unknown):
-        if value.is_sequence and value.items and not is_expr(value.items[0]):
+        if not all(is_expr(one) for one in value.items.values()):
+            ev.chosen_by |= set(names(expr))
+        first = next(iter(value.items.values()), None)
+        if value.is_sequence and first is not None and not is_expr(first):
+            if 0 not in value.items:  # only some of its items were seen
+                return unknown("which item of the list it is is not known", origin)
             return _one_of(ev, value, expr)
         return ev.op("get", (to_expr(value), expr), origin)
     if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
@@ -185,12 +212,9 @@ def _environment(ev: Evaluator, key: Expr) -> Abstract:
 
 def _argument(ev: Evaluator, index: Expr, origin: Origin | None) -> Expr:
     """`sys.argv[1]`: a word of the command line that starts the program."""
-    at, given = ev.value_of(index), ev.arguments
-    if isinstance(at, int) and at < 0 and given.complete:
-        at += len(given.words) + 1
-    if isinstance(at, int) and 0 < at <= len(given.words):
-        return given.words[at - 1]
-    return unknown("the words of the command line are not known", origin, Cause.not_set)
+    at = ev.value_of(index)
+    given = ev.argument(at) if isinstance(at, int) else None
+    return given if given is not None else unknown("the words of the command line are not known", origin, Cause.not_set)
 
 
 def environment_variable(ev: Evaluator, name: str, origin: Origin | None) -> Expr:
@@ -204,10 +228,11 @@ def environment_variable(ev: Evaluator, name: str, origin: Origin | None) -> Exp
 def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -> None:
     """`holder.name = value`."""
     if isinstance(holder, Instance):
-        if name not in holder.attributes and holder.cls is not None and isinstance(name, str):
-            default = class_attribute(holder.cls, name)
-            if default is not None and is_expr(default):
-                holder.attributes[name] = default  # the value where this assignment does not happen
+        default = class_attribute(holder.cls, name) if holder.cls is not None and isinstance(name, str) else None
+        if _is_set_by_code(ev, holder, default, value):
+            return
+        if name not in holder.attributes and default is not None and is_expr(default):
+            holder.attributes[name] = default  # the value where this assignment does not happen
         ev.journal.write(holder.attributes, name, value)
     elif isinstance(holder, Container) and holder.kind == "namespace":
         ev.journal.write(holder.items, name, value)
@@ -219,6 +244,63 @@ def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -
         ev.journal.write(holder.frame.variables, name, value)
     elif isinstance(holder, Either):
         ev.for_either(holder, lambda side: set_attribute(ev, side, name, value))
+    else:
+        mark_changed(holder)
+
+
+def _is_set_by_code(ev: Evaluator, holder: Instance, default: Abstract | None, value: Abstract) -> bool:
+    """Whether code of the class does what an assignment means: the setter of a property, a descriptor, `__setattr__`.
+
+    torch.nn.Module registers a layer under the name that it is assigned to, before it looks for a property. What other
+    code does with an object may replace any part.
+    """
+    is_object = isinstance(value, Instance)
+    setter = default.setter if isinstance(default, FunctionValue) else None
+    is_descriptor = isinstance(default, Instance) and (
+        default.made_by.rpartition(".")[2] == "property"
+        or (default.cls is not None and class_attribute(default.cls, "__set__") is not None)
+    )
+    if is_object and holder.cls is not None and class_attribute(holder.cls, "__setattr__") is not None:
+        mark_changed(holder)
+    if (setter is None and not is_descriptor) or (_is_layer(value) and _is_module(holder)):
+        return False
+    if setter is not None:
+        ev.call(replace(setter, self_value=holder), (value,))
+    if is_object and not any(one is value for one in holder.attributes.values()):
+        mark_changed(holder)
+    return True
+
+
+def _is_module(holder: Instance) -> bool:
+    return holder.cls is not None and any(base.endswith("Module") for base in holder.cls.external_bases)
+
+
+def _is_layer(value: Abstract) -> bool:
+    """Whether a value is a layer or a parameter of torch, or an object of a class of layers."""
+    if not isinstance(value, Instance):
+        return False
+    if value.cls is not None:
+        return _is_module(value)
+    home, _, name = value.made_by.rpartition(".")
+    return home.startswith("torch.nn") and home != "torch.nn.functional" and name[:1].isupper()
+
+
+def mark_changed(holder: Abstract) -> None:
+    """Notes at the object that `holder` is an unknown part of that the program changes something in it."""
+    while isinstance(holder, Attribute):
+        holder = holder.receiver
+    if isinstance(holder, Instance):
+        holder.state[CHANGED] = True
+
+
+def remove_attribute(ev: Evaluator, holder: Abstract, name: Key) -> None:
+    """`del holder.name`."""
+    if isinstance(holder, Either):
+        ev.for_either(holder, lambda side: remove_attribute(ev, side, name))
+    elif isinstance(holder, Instance) and name in holder.attributes and not ev.position.loops:
+        ev.journal.remove(holder.attributes, name)
+    else:
+        mark_changed(holder)
 
 
 def set_item(ev: Evaluator, holder: Abstract, name: Expr, value: Abstract) -> None:
@@ -238,6 +320,8 @@ def set_item(ev: Evaluator, holder: Abstract, name: Expr, value: Abstract) -> No
                 set_any_item(ev, holder, name, value)
     elif isinstance(key, str):
         set_attribute(ev, holder, key, value)
+    else:
+        mark_changed(holder)
 
 
 def update_items(

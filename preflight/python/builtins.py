@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from preflight.python.access import attribute, set_attribute
+from preflight.python.access import attribute, class_attribute, mark_changed, remove_attribute, set_attribute
+from preflight.python.arrays import array_of
 from preflight.python.config_objects import config_default
 from preflight.python.evaluator import CallSite
 from preflight.python.objects import (
@@ -13,8 +15,10 @@ from preflight.python.objects import (
     Config,
     Container,
     External,
+    FunctionValue,
     Instance,
     Key,
+    ModuleValue,
     alternatives,
     changes_in_loop,
     copy_items,
@@ -24,12 +28,12 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.unknown_names import any_attribute, set_any
-from preflight.vocabulary.values import Cause, Const, unknown
+from preflight.vocabulary.values import Cause, Const, names, unknown
 
 SILENT = frozenset(
     ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "eval",
-     "compile", "__import__", "locals", "globals", "dir", "help", "memoryview", "bytes", "bytearray", "slice",
-     "chr", "ord", "hex", "bin", "oct", "ascii", "object", "delattr", "breakpoint", "complex")
+     "compile", "__import__", "locals", "dir", "help", "memoryview", "bytes", "bytearray", "slice",
+     "chr", "ord", "hex", "bin", "oct", "ascii", "object", "breakpoint", "complex")
 )  # fmt: skip
 """Built-ins that are not evaluated, and whose calls are not recorded."""
 OPERATORS = frozenset(("int", "float", "str", "bool", "abs", "round"))
@@ -80,8 +84,13 @@ def _reduction(site: CallSite, name: str) -> Abstract:
             if value.open:
                 return site.unknown("not all of its items are known")
             return Const(len(value.items), site.derived)
-        if isinstance(value, External) and value.name == "sys.argv" and site.ev.arguments.complete:
-            return Const(len(site.ev.arguments.words) + 1, site.derived)
+        number = site.ev.number_of_arguments if isinstance(value, External) and value.name == "sys.argv" else None
+        if number is not None:
+            return Const(number, site.derived)
+        if (array := array_of(value)) is not None and array.shape:
+            return array.shape[0]
+        if isinstance(value, Instance) and isinstance(method := _length(value), FunctionValue):
+            return site.ev.call(replace(method, self_value=value), ())
         if isinstance(value, (Instance, Attribute)):
             return site.unknown("the length of the object is only known when the program runs", Cause.run_time)
     if "key" in site.kwargs:
@@ -91,6 +100,10 @@ def _reduction(site: CallSite, name: str) -> Abstract:
     return site.ev.op(name, (operand,), site.origin)
 
 
+def _length(value: Instance) -> Abstract | None:
+    return class_attribute(value.cls, "__len__") if value.cls is not None else None
+
+
 # --- iterables --------------------------------------------------------------------------------------------------------
 
 
@@ -98,10 +111,11 @@ def _range(site: CallSite) -> Abstract:
     bounds = [site.ev.value_of(to_expr(arg)) for arg in site.args]
     numbers = [b for b in bounds if isinstance(b, int)]
     if len(numbers) != len(bounds) or not numbers or (len(numbers) > 2 and numbers[2] == 0):
-        return Instance("range", origin=site.origin)
+        state: dict[str, object] = {"length": to_expr(site.args[0])} if len(bounds) == 1 else {}
+        return Instance("range", origin=site.origin, state=state)
     whole = range(*numbers[:3])
     if len(whole) > 512:
-        return Instance("range", origin=site.origin)
+        return Instance("range", origin=site.origin, state={"length": Const(len(whole), site.derived)})
     return sequence([Const(i, site.derived) for i in whole], "list", site.origin)
 
 
@@ -238,6 +252,9 @@ def _dict(site: CallSite) -> Abstract:
 
 def _getattr(site: CallSite) -> Abstract:
     name = site.constant(1)
+    if not isinstance(name, str) and len(site.args) > 1 and isinstance(site.args[0], ModuleValue):
+        site.ev.chosen_by |= set(names(to_expr(site.args[1])))
+        name = site.ev.value_of(to_expr(site.args[1]))
     if not isinstance(name, str):
         found = any_attribute(site.args[0], site.origin) if site.args else None
         return found or site.unknown("the name of the attribute is not known")
@@ -270,6 +287,20 @@ def _setattr(site: CallSite) -> Abstract:
         else:
             set_any(site.ev, site.args[0], to_expr(site.args[1]), site.args[2], site.origin)
     return Const(None)
+
+
+def _delattr(site: CallSite) -> Abstract:
+    if len(site.args) == 2:
+        name = site.ev.value_of(to_expr(site.args[1]))
+        if isinstance(name, str):
+            remove_attribute(site.ev, site.args[0], name)
+        else:
+            mark_changed(site.args[0])
+    return Const(None)
+
+
+def _globals(site: CallSite) -> Abstract:
+    return Container("dict", dict(site.frame.globals_))
 
 
 def _vars(site: CallSite) -> Abstract:
@@ -307,5 +338,6 @@ _FUNCTIONS: Mapping[str, Callable[[CallSite], Abstract]] = {
     "range": _range, "list": _copied("list"), "tuple": _copied("tuple"), "set": _copied("set"),
     "frozenset": _copied("set"), "sorted": _sorted, "enumerate": _enumerate, "zip": _zip, "map": _map,
     "filter": _filter, "reversed": _reversed, "next": _next, "iter": _first, "dict": _dict, "getattr": _getattr,
-    "hasattr": _hasattr, "setattr": _setattr, "vars": _vars, "type": _type, "pow": _pow, "divmod": _divmod,
+    "hasattr": _hasattr, "setattr": _setattr, "delattr": _delattr, "vars": _vars, "globals": _globals,
+    "type": _type, "pow": _pow, "divmod": _divmod,
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from preflight.python.access import class_attribute
+from preflight.python.access import class_attribute, mark_changed
 from preflight.python.evaluator import CallSite, Evaluator
 from preflight.python.functions import invoke
 from preflight.python.objects import (
@@ -20,7 +20,7 @@ from preflight.python.objects import (
     laid_over,
     made_by,
 )
-from preflight.vocabulary.values import Cause, unknown
+from preflight.vocabulary.values import Cause, Const, Unknown, unknown
 
 DATACLASS = ("dataclass", "dataclasses.dataclass", "attr.s", "attr.define", "attrs.define",
              "pydantic.dataclasses.dataclass", "flax.struct.dataclass", "chz.chz")  # fmt: skip
@@ -101,7 +101,9 @@ def instantiate(
     init = class_attribute(cls, "__init__")
     if isinstance(init, FunctionValue):
         made.state["arguments"] = (args, kwargs)
-        invoke(ev, replace(init, self_value=made), args, kwargs, more=more)
+        done = invoke(ev, replace(init, self_value=made), args, kwargs, more=more)
+        if isinstance(done, Const) and isinstance(done.value, Unknown) and done.value.cause is Cause.budget:
+            mark_changed(made)
         return made
     if is_dataclass(cls):
         fields = dataclass_fields(cls)
@@ -126,7 +128,7 @@ def instantiate(
     for base in cls.external_bases if record is not None else ():
         hook = ev.hooks.get(f"{base}.__init__")
         if hook is not None and record is not None:
-            hook(record, ev)
+            hook(replace(record, receiver_object=made), ev)
     return made
 
 

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 
 from preflight.python.access import assign
 from preflight.python.evaluator import Evaluator
-from preflight.python.objects import Abstract, Container, Frame, changes_in_loop
+from preflight.python.objects import Abstract, Container, Frame, Instance, counted_in_loop
+from preflight.vocabulary.values import Const, Expr, Op, Ref
 
 
 def comprehension(
     ev: Evaluator, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, frame: Frame
 ) -> Abstract:
     inner = Frame({}, frame.module, frame, frame.function, [], frame.globals_)
+    sources: list[Abstract] = []
     kind = {ast.SetComp: "set", ast.DictComp: "dict"}.get(type(node), "list")
     made = Container(kind, {}, frame.module.origin(node))
-    for complete in _generate(ev, node.generators, inner):
+    for complete in _generate(ev, node.generators, inner, sources):
         if complete != "yes":
             made.flags["superset" if complete == "perhaps" else "open"] = True
         if isinstance(node, ast.DictComp):
@@ -28,10 +30,23 @@ def comprehension(
                 made.flags["open"] = True
         else:
             made.items[len(made.items)] = ev.evaluate(node.elt, inner)
+    if len(sources) == 1 and not node.generators[0].ifs and made.open:
+        made.count = count_of(sources[0])
+        made.repeats = made.count if isinstance(made.count, (Ref, Op)) and not isinstance(node, ast.DictComp) else None
     return made
 
 
-def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) -> Iterator[str]:
+def count_of(value: Abstract) -> Expr | None:
+    """How many items an iterable has whose items are not known; None if that is not known."""
+    if isinstance(value, Container):
+        return value.count if value.open else Const(len(value.items))
+    found = value.state.get("length") if isinstance(value, Instance) and value.made_by == "range" else None
+    return found if isinstance(found, (Const, Ref, Op)) else None
+
+
+def _generate(
+    ev: Evaluator, generators: list[ast.comprehension], frame: Frame, sources: list[Abstract]
+) -> Iterator[str]:
     """Set the variables for one item after the other; yields whether the item is in the result.
 
     yes, perhaps (a filter decides), or unknown (the items are not known)
@@ -41,11 +56,12 @@ def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) 
         return
     first, rest = generators[0], generators[1:]
     source = ev.evaluate(first.iter, frame)
+    sources.append(source)
     items = ev.iterate(source)
     known = items is not None and len(items) <= 256
     if not known:
         ev.position.loops += 1
-    for value in items if items is not None and known else [changes_in_loop()]:
+    for value in items if items is not None and known else [counted_in_loop(source)]:
         assign(ev, first.target, value, frame)
         passes: list[bool | None] = []
         for condition in first.ifs:
@@ -54,7 +70,7 @@ def _generate(ev: Evaluator, generators: list[ast.comprehension], frame: Frame) 
                 break
         if False in passes:
             continue
-        for complete in _generate(ev, rest, frame):
+        for complete in _generate(ev, rest, frame, sources):
             if not known or complete == "unknown":
                 yield "unknown"
             else:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from preflight.python.journal import MISSING, Changes, Journal
 from preflight.python.module import Module
@@ -52,6 +52,8 @@ from preflight.vocabulary.values import (
     unknown,
 )
 
+T = TypeVar("T")
+
 Flow: TypeAlias = Literal["next", "return", "raise", "break", "continue"]
 """How a statement or block ends: with the statement after it, or by leaving the block."""
 
@@ -68,6 +70,17 @@ class ProgramArguments:
 
     words: tuple[Expr, ...] = ()
     complete: bool = False
+
+    def at(self, index: int) -> Expr | None:
+        """`sys.argv[index]`; None for a word that is not known, and for the program's name."""
+        if index < 0 and self.complete:
+            index += len(self.words) + 1
+        return self.words[index - 1] if 0 < index <= len(self.words) else None
+
+    @property
+    def number(self) -> int | None:
+        """`len(sys.argv)`."""
+        return len(self.words) + 1 if self.complete else None
 
 
 @dataclass(frozen=True)
@@ -95,12 +108,20 @@ class Position:
     """The calls of the enclosing `with` blocks and decorators."""
     loops: int = 0
     """The number of enclosing loops."""
+    turns: tuple[Expr, int] | None = None
+    """How often the one enclosing loop runs, where a setting decides it, and how many conditions stood before it."""
     functions: list[int] = field(default_factory=list)
     """Ids of the nodes of the functions that are being interpreted, the outermost first."""
     entered_with: list[int] = field(default_factory=list)
     """How many conditions there were when each of these functions was entered."""
     exits: list[tuple[Flow, Expr]] = field(default_factory=list)
     """Conditional returns, breaks and continues of the function so far, each with its whole condition."""
+
+    @property
+    def turns_here(self) -> Expr | None:
+        """How often the current statement runs; None where that is not known as an expression."""
+        known = self.turns is not None and self.loops == 1 and len(self.conditions) == self.turns[1]
+        return self.turns[0] if known and self.turns is not None else None
 
     @property
     def in_function(self) -> list[Expr]:
@@ -132,18 +153,23 @@ class Evaluator(ABC):
         self.project = project
         self.hooks = {**self.library_hooks, **(hooks or {})}
         self._start = start or ProgramStart()
-        self._asked_variables: set[str] = set()
-        self._asked_arguments = self._asked_directory = False
+        self._asked: dict[Hashable, tuple[Callable[[ProgramStart], object], object]] = {}
+        """What the program asked about its start: how to ask it of another start, and the answer."""
+        self._asked_names: set[str] = set()
+        """Names whose values under `assume` it asked for."""
+        self.texts: set[str] = set()
+        """Files whose text it asked for."""
         self.set_variables: dict[str, Expr] = {}
         """Environment variables that the program itself sets; those of the launch win."""
         self.assume: dict[str, Expr] = dict(assume or {})
         self.assume_defaults = assume_defaults
-        # what the evaluation finds
         self.calls: list[CallRecord] = []
         self.tries: list[TryRecord] = []
         self.parameters: dict[str, Parameter] = {}
         self.decided_by: set[str] = set()
         """Names that conditions, loops and lookups depended on."""
+        self.chosen_by: set[str] = set()
+        """Names of unknown values by which the program looks up functions, classes and objects."""
         self.reads: list[str] = []
         """Files interpreted, the entry first."""
         self.instances: dict[int, list[Instance]] = {}
@@ -151,6 +177,8 @@ class Evaluator(ABC):
         self.modules: dict[str, ModuleValue] = {}
         self.interpreted: set[int] = set()
         """Ids of the nodes of functions whose body was interpreted."""
+        self.yielded: dict[int, list[Abstract]] = {}
+        """What each generator yields, by the id of its node."""
         self.calls_of: dict[int, list[CallRecord]] = {}
         """The different calls of each call expression, by the id of its node."""
         self.remembered = Remembered()
@@ -172,30 +200,42 @@ class Evaluator(ABC):
 
     def variable(self, name: str) -> Expr | None:
         """An environment variable, as the launch or else the program itself sets it; None: nothing sets it."""
-        self._asked_variables.add(name)
-        given = self._start.environment.get(name)
+        given = self._ask(("variable", name), lambda start: start.environment.get(name))
         return self.set_variables.get(name) if given is None else given
 
     @property
     def arguments(self) -> ProgramArguments:
         """`sys.argv` behind the program's name."""
-        self._asked_arguments = True
-        return self._start.arguments
+        return self._ask("arguments", lambda start: start.arguments)
+
+    def argument(self, index: int) -> Expr | None:
+        """`sys.argv[index]`; None for a word that is not known, and for the program's name."""
+        return self._ask(("argument", index), lambda start: start.arguments.at(index)) if index else None
+
+    @property
+    def number_of_arguments(self) -> int | None:
+        """`len(sys.argv)`; None where it is not known."""
+        return self._ask("number of arguments", lambda start: start.arguments.number)
 
     @property
     def directory(self) -> str | None:
         """The current directory in which the program starts, relative to the project's root; None: not known."""
-        self._asked_directory = True
-        return self._start.directory
+        return self._ask("directory", lambda start: start.directory)
 
-    def same_with(self, start: ProgramStart) -> bool:
-        """Whether the evaluation would have gone the same way with another start: all that it asked for is equal."""
-        own = self._start
-        if self._asked_arguments and own.arguments != start.arguments:
+    def _ask(self, key: Hashable, question: Callable[[ProgramStart], T]) -> T:
+        answer = question(self._start)
+        self._asked[key] = question, answer
+        return answer
+
+    def same_with(self, start: ProgramStart, assume: Environment, project: Project) -> bool:
+        """Whether the evaluation would have gone the same way with another start, other values of parameters and other
+        texts of the project: all that it asked for is equal."""
+        if any(self.assume.get(name) != assume.get(name) for name in self._asked_names):
             return False
-        if self._asked_directory and own.directory != start.directory:
+        if not all(question(start) == answer for question, answer in self._asked.values()):
             return False
-        return all(own.environment.get(name) == start.environment.get(name) for name in self._asked_variables)
+        changed = project.changed_from(self.project)
+        return changed is not None and self.texts.isdisjoint(changed)
 
     # --- the parts, which call each other through these ---------------------------------------------------------------
 
@@ -263,8 +303,10 @@ class Evaluator(ABC):
         """An expression's value under `assume`; `decided_by` records the conditions that it depended on."""
         if isinstance(expr, Const):
             return expr.value
+        asked = frozenset(names(expr))
+        self._asked_names |= asked
         if not has_unknown(expr):  # else no value of its names would decide it
-            self.decided_by.update(names(expr))
+            self.decided_by |= asked
         return evaluate(expr, self.lookup_environment())
 
     def argument_value(self, record: CallRecord, name: str, position: int | None = None) -> Value:

@@ -7,6 +7,7 @@ import builtins as python_builtins
 from collections.abc import Callable
 
 from preflight.python.access import assign, attribute, item
+from preflight.python.arrays import array_of, operation, subscript
 from preflight.python.calls import evaluate_call
 from preflight.python.comprehensions import comprehension
 from preflight.python.evaluator import Evaluator
@@ -98,6 +99,10 @@ def _attribute(ev: Evaluator, node: ast.Attribute, frame: Frame) -> Abstract:
 
 def _subscript(ev: Evaluator, node: ast.Subscript, frame: Frame) -> Abstract:
     value = ev.evaluate(node.value, frame)
+    array = array_of(value)
+    if array is not None:
+        part = subscript(ev, value, array, node, frame)
+        return part if part is not None else Attribute(value, "[]", frame.module.origin(node))
     if isinstance(node.slice, ast.Slice):
         return _slice(ev, value, node.slice, frame)
     return item(ev, value, ev.evaluate(node.slice, frame), node, frame)
@@ -142,6 +147,9 @@ def _binary(ev: Evaluator, node: ast.BinOp, frame: Frame) -> Abstract:
 def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, frame: Frame) -> Abstract:
     """An arithmetic operation on any values."""
     origin = frame.module.origin(node)
+    made = operation(node, left, right, origin)
+    if made is not None:
+        return made
     if isinstance(left, Container) and isinstance(right, Container):
         if isinstance(node.op, ast.Add) and left.is_sequence and right.is_sequence:
             both = [*left.items.values(), *right.items.values()]
@@ -200,6 +208,8 @@ def _compare(ev: Evaluator, node: ast.Compare, frame: Frame) -> Abstract:
     parts: list[Expr] = []
     for operator, right_node in zip(node.ops, node.comparators, strict=True):
         right = ev.evaluate(right_node, frame)
+        if len(node.ops) == 1 and (made := operation(node, left, right, origin)) is not None:
+            return made
         parts.append(_comparison(ev, _COMPARE[type(operator)], left, right, frame, node))
         left = right
     return parts[0] if len(parts) == 1 else ev.op("and", tuple(parts), origin)
@@ -310,7 +320,9 @@ def _inner(ev: Evaluator, node: ast.Await | ast.YieldFrom | ast.Starred, frame: 
 
 def _yield(ev: Evaluator, node: ast.Yield, frame: Frame) -> Abstract:
     if node.value is not None:
-        ev.evaluate(node.value, frame)
+        ev.yielded.setdefault(ev.position.functions[-1] if ev.position.functions else 0, []).append(
+            ev.evaluate(node.value, frame)
+        )
     return unknown("what is sent to the generator is not known", frame.module.origin(node), Cause.run_time)
 
 

@@ -66,6 +66,7 @@ def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallR
     path = find_file(ev, text, record) if text is not None else None
     if path is None:
         return None
+    ev.texts.add(path)
     found = load_data(ev.project, path, kind)
     if found is not None and path not in ev.reads:
         ev.reads.append(path)

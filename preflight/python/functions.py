@@ -9,6 +9,7 @@ from preflight.python.access import is_class_method
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
     Abstract,
+    Attribute,
     CallRecord,
     Container,
     External,
@@ -25,6 +26,8 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.values import Cause, Const, unknown
 
+_OF_PROPERTY = ("setter", "deleter")
+"""Decorators of a property that make the same property with one more function."""
 MAX_RECURSION = 2
 """How many calls of one function may be nested."""
 
@@ -52,6 +55,10 @@ def make_function(ev: Evaluator, node: ast.FunctionDef | ast.AsyncFunctionDef, f
     made = FunctionValue(
         name, node, frame.module, closure, parameter_defaults(ev, node.args, frame), decorators, frame.owner
     )
+    for decorator in decorators:
+        own = decorator.receiver if isinstance(decorator, Attribute) else None
+        if isinstance(decorator, Attribute) and isinstance(own, FunctionValue) and decorator.name in _OF_PROPERTY:
+            return replace(own, setter=made) if decorator.name == "setter" else own
     for decorator in reversed(decorators):
         if isinstance(decorator, FunctionValue) and id(decorator.node) not in ev.position.functions:
             wrapped = invoke(ev, decorator, (made,), {})

@@ -6,7 +6,7 @@ import ast
 
 from preflight.python.evaluator import Evaluator
 from preflight.python.module import is_package_dir, load_module, resolve_import
-from preflight.python.objects import Abstract, External, Frame, Lazy, ModuleValue
+from preflight.python.objects import Abstract, Container, External, Frame, Lazy, ModuleValue
 from preflight.vocabulary.budgets import PROGRAM_MODULES
 from preflight.vocabulary.values import Cause, unknown
 
@@ -16,6 +16,7 @@ def find_module(ev: Evaluator, name: str, level: int, frame: Frame) -> ModuleVal
     path = resolve_import(name, level, frame.module, ev.project)
     if path is None or (path not in ev.modules and len(ev.modules) >= PROGRAM_MODULES):
         return None
+    ev.texts.add(path)
     module = load_module(path, ev.project)
     return None if module is None else ev.module_value(module)
 
@@ -81,6 +82,12 @@ def module_attribute(ev: Evaluator, module: ModuleValue, name: str) -> Abstract:
     if isinstance(star, External):
         return External(f"{star.name}.{name}")
     return unknown(f"{module.module.name} does not define {name}", cause=Cause.out_of_project)
+
+
+def module_names(ev: Evaluator, module: ModuleValue) -> Container:
+    """`module.__dict__`: the names of a project's module."""
+    ev.execute_module(module)
+    return Container("dict", {key: resolve(ev, value) for key, value in list(module.frame.variables.items())})
 
 
 def resolve(ev: Evaluator, value: Abstract, _depth: int = 0) -> Abstract:

@@ -15,6 +15,7 @@ from preflight.python.classes import instantiate
 from preflight.python.evaluator import Evaluator, OutOfSteps, Position
 from preflight.python.functions import invoke
 from preflight.python.hooks import LIBRARY_HOOKS, LIBRARY_VALUES
+from preflight.python.hooks.remote_functions import run_entry_points
 from preflight.python.module import load_module
 from preflight.python.objects import Abstract, ClassValue, FunctionValue, Instance, ModuleValue
 from preflight.vocabulary.values import Cause, unknown
@@ -51,6 +52,7 @@ class Interpreter(Evaluator):
 
         Returns the module's value; None where it cannot be parsed.
         """
+        self.texts.add(path)
         module = load_module(path, self.project)
         if module is None:
             return None
@@ -59,6 +61,7 @@ class Interpreter(Evaluator):
         function = value.frame.variables.get(entry)
         if isinstance(function, FunctionValue):
             self.guarded(lambda: self.call(function, ()))
+        self.guarded(lambda: run_entry_points(value, self))
         if unreached:
             self.run_unreached(value)
         return value

@@ -95,6 +95,7 @@ def _sequence_method(site: CallSite, receiver: Container, name: str) -> Abstract
     if name in ("append", "add") and site.args:
         if ev.position.loops:
             receiver.flags["open"] = True
+            receiver.repeats = None if receiver.items else ev.position.turns_here
         ev.journal.write_item(receiver, len(receiver.items), site.args[0])
         return Const(None)
     if name in ("extend", "update", "union") and site.args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from preflight.vocabulary.budgets import PROGRAM_CHARACTERS
@@ -31,6 +32,11 @@ class Module:
 
     def __post_init__(self) -> None:
         self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.source.text))]
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node, in the order of `ast.walk`: some ten readers look for calls, classes or imports in a file."""
+        return tuple(ast.walk(self.tree))
 
     def offset(self, line: int, column: int) -> int:
         """Code-point offset of a position as `ast` gives it: line from 1, column in UTF-8 bytes from 0."""
@@ -110,8 +116,8 @@ def _parse(path: str, project: Project) -> Module | None:
 def resolve_import(name: str, level: int, importer: Module, project: Project) -> str | None:
     """The project file that `import name` (or `from ..name import`, `level` dots) reads; None: not of this project.
 
-    Looked for as Python would when the importer is started as a script (its own directory), from the project's root
-    and from `src/`. A package without `__init__.py` (a namespace) has no file and is None.
+    Looked for as Python would when the importer is started as a script (its own directory), from the project's root,
+    from `src/`, and from the folders between. A package without `__init__.py` (a namespace) has no file and is None.
     """
     return project.remembered.get(
         _IMPORTED, lambda: _resolve(name, level, importer, project), importer.path, name, level
@@ -126,11 +132,21 @@ def _resolve(name: str, level: int, importer: Module, project: Project) -> str |
         for _ in range(level - 1):
             base = base.parent
         return _file(base, parts, project)
-    for base in dict.fromkeys((here, PurePosixPath("."), PurePosixPath("src"), here.parent)):
+    for base in _bases(here, parts):
         found = _file(base, parts, project) if parts else None
         if found is not None and found != importer.path:
             return found
     return None
+
+
+def _bases(here: PurePosixPath, parts: list[str]) -> tuple[PurePosixPath, ...]:
+    """The folders that an import is looked for in, the most likely first.
+
+    A project may lie in a folder of the repository, and be started there (`python -m src.train`, PYTHONPATH=.): a name
+    of several parts is looked for in every folder above the importer, too. A name of one part would often be a library.
+    """
+    above = tuple(here.parents) if len(parts) > 1 else ()
+    return tuple(dict.fromkeys((here, PurePosixPath("."), PurePosixPath("src"), here.parent, *above)))
 
 
 def _file(base: PurePosixPath, parts: list[str], project: Project) -> str | None:
@@ -147,12 +163,12 @@ def is_package_dir(name: str, level: int, importer: Module, project: Project) ->
     """The directory of a namespace package of that name, None where there is none."""
     parts = [part for part in name.split(".") if part]
     here = PurePosixPath(importer.path).parent
-    bases = [here, PurePosixPath("."), PurePosixPath("src"), here.parent]
+    bases = _bases(here, parts)
     if level:
         base = here
         for _ in range(level - 1):
             base = base.parent
-        bases = [base]
+        bases = (base,)
     for base in bases:
         path = base.joinpath(*parts).as_posix()
         if parts and not path.startswith("..") and project.is_dir(path):

@@ -40,8 +40,12 @@ class Container:
     flags: dict[Key, bool] = field(default_factory=dict)
     serial: int = field(default_factory=count().__next__)
     """Rises with each container: those made in a branch have higher numbers than those before it."""
+    count: Expr | None = None
+    """How many items an open one has, all like its first, where that is known."""
     attributes_of: Instance | None = None
     """The object whose attributes these are: `vars(object)`."""
+    repeats: Expr | None = None
+    """How many items like its only one it has, where a setting decides that: `[Block() for _ in range(args.depth)]`."""
 
     @property
     def open(self) -> bool:
@@ -68,6 +72,10 @@ class Instance:
     origin: Origin | None = None
     state: dict[str, object] = field(default_factory=dict)
     """Data of hooks about it."""
+
+
+CHANGED = "changed"
+"""The key of an object's state if the program changes a part of it that is not known: which part, or to what."""
 
 
 @dataclass(eq=False, slots=True)
@@ -101,6 +109,8 @@ class FunctionValue:
     self_value: Abstract | None = None
     bound_args: tuple[Abstract, ...] = ()
     bound_kwargs: dict[str, Abstract] = field(default_factory=dict)
+    setter: FunctionValue | None = None
+    """Of a property: the function that an assignment calls."""
 
 
 @dataclass(eq=False, slots=True)
@@ -317,6 +327,15 @@ def made_by(value: Abstract) -> str | None:
 def changes_in_loop(origin: Origin | None = None) -> Const:
     """A value that the iterations of a loop change."""
     return unknown("it changes in a loop", origin, Cause.run_time)
+
+
+COUNTS = "it counts the rounds of a loop"
+
+
+def counted_in_loop(value: Abstract, origin: Origin | None = None) -> Const:
+    """A value that the rounds of a loop over `value` change; a number where that is a range."""
+    ranges = isinstance(value, Instance) and value.made_by == "range"
+    return unknown(COUNTS, origin, Cause.run_time) if ranges else changes_in_loop(origin)
 
 
 def may_hold_more(value: Abstract) -> bool:

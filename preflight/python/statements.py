@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from preflight.python.access import assign, update_items
+from preflight.python.access import assign, mark_changed, remove_attribute, update_items
+from preflight.python.arrays import array_of, derived, view
 from preflight.python.classes import make_class
 from preflight.python.evaluator import Evaluator, Flow
 from preflight.python.functions import make_function
@@ -18,11 +19,12 @@ from preflight.python.objects import (
     Key,
     TryRecord,
     changes_in_loop,
+    counted_in_loop,
     is_expr,
     to_expr,
 )
 from preflight.vocabulary.budgets import PROGRAM_DEPTH
-from preflight.vocabulary.values import Cause, Const, Expr, Op, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, unknown
 
 UNROLL = 64
 """Iterations of a loop over known items that are interpreted one by one."""
@@ -150,7 +152,12 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> Flow:
     items = ev.iterate(iterable)
     if items is None or len(items) > UNROLL:
         item = _any_item(iterable)
-        return _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
+        count = iterable.state.get("count") if isinstance(iterable, Instance) else None
+        if isinstance(count, (Ref, Op)) and not ev.position.loops:
+            ev.position.turns = count, len(ev.position.conditions)
+        flow = _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
+        ev.position.turns = ev.position.turns if ev.position.loops else None
+        return flow
     exits = ev.position.exits
     before = len(exits)
     flow = _unrolled(ev, node, frame, items, 0)
@@ -188,7 +195,12 @@ def _any_item(iterable: Abstract) -> Abstract:
     known = list(iterable.items.values()) if isinstance(iterable, Container) and iterable.is_sequence else []
     if known and not is_expr(known[0]):
         return known[0]
+    if isinstance(iterable, Instance) and iterable.made_by == "range":
+        return counted_in_loop(iterable)
     if isinstance(iterable, Instance):
+        array = array_of(iterable)
+        if array is not None and array.shape:
+            return derived(iterable, view(array, array.shape[1:], whole=False))
         return Instance(f"{iterable.made_by}.item", origin=iterable.origin)
     return changes_in_loop()
 
@@ -355,6 +367,12 @@ def _delete(ev: Evaluator, node: ast.Delete, frame: Frame) -> Flow:
             holder, key = ev.evaluate(target.value, frame), to_expr(ev.evaluate(target.slice, frame))
             if isinstance(holder, Container) and isinstance(key, Const) and isinstance(key.value, (str, int)):
                 ev.journal.remove(holder.items, key.value)
+            elif isinstance(holder, Instance) and isinstance(key, Const) and isinstance(key.value, str):
+                remove_attribute(ev, holder, key.value)
+            else:
+                mark_changed(holder)
+        elif isinstance(target, ast.Attribute):
+            remove_attribute(ev, ev.evaluate(target.value, frame), target.attr)
     return "next"
 
 

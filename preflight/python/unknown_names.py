@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
+    CHANGED,
     MAX_NESTED,
     Abstract,
     Attribute,
@@ -37,6 +38,8 @@ def any_attribute(holder: Abstract, origin: Origin | None) -> Abstract | None:
 
 def set_any(ev: Evaluator, holder: Abstract, name: Expr, value: Abstract, origin: Origin | None) -> None:
     """`setattr(holder, name, value)` of a name that is not known."""
+    if not is_expr(value) and isinstance(holder, Instance):
+        holder.state[CHANGED] = True  # a part of it takes the place of another, or is one more
     if _may_be_any(name, value):
         why = unknown("the program sets attributes whose names are not known", origin)
         for one in _meant(holder):

@@ -46,6 +46,8 @@ def resources(launch: Launch, request: Request | None) -> Iterator[tuple[Binding
             yield Binding(name, expr, Rank.read), source
     if request is not None and GPUS not in launch.environment and _without_gpu(request):
         yield Binding("machine.accelerator", Const("cpu"), Rank.default), Source.request
+    elif request is not None:  # what a program does not say
+        yield Binding("machine.accelerator", Const("gpu"), Rank.default), Source.request
     yield from _container(launch, "memory_limit" in asked)
     yield from _allocator(launch)
 

@@ -62,11 +62,12 @@ def build(
             raise
         except Exception as error:  # an internal error in one study must not hide the others
             skipped[chain[0].reading.path] = crashed(chain[0].reading.path, error)
+    launches = kept
     kept, studies = _jobs(kept, studies, project)
     used = {path for study in studies for path in study.paths}
     skipped.update(_broken(kept, follower))
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
-    return _concurrent(kept, studies), left
+    return _concurrent(kept, _with_unread(kept, studies, launches)), left
 
 
 def rebuild(
@@ -95,10 +96,11 @@ def rebuild(
         raise
     except Exception:  # `build` says of which file, and goes on with the others
         return None
+    launched = [chain for several in launches.values() for chain in several] + chains
     chains, found = _jobs(chains, found, project)
     if [_files(study.readings) for study in found] != [_files(study.readings) for study in studies]:
         return None
-    return _concurrent(chains, found), tuple(_broken(chains, follower).values())
+    return _concurrent(chains, _with_unread(chains, found, launched)), tuple(_broken(chains, follower).values())
 
 
 def _jobs(chains: list[Chain], studies: list[Study], project: Project) -> tuple[list[Chain], list[Study]]:
@@ -181,6 +183,23 @@ def _broken(chains: list[Chain], follower: Follower) -> dict[str, Skipped]:
                     one = follower.skipped.get(link.target)
                     if one is not None and one.kind in ("malformed", "crashed"):
                         found[link.target] = one
+    return found
+
+
+def _with_unread(chains: Sequence[Chain], studies: Sequence[Study], launches: Iterable[Chain]) -> list[Study]:
+    """Studies with the programs of their scripts that no launch is: `launches` are all that were followed."""
+    followed = {step.link.origin for chain in launches for step in chain if step.link is not None}
+    found = []
+    for chain, study in zip(chains, studies, strict=True):
+        unread, beside = [], []
+        for step, following in zip(chain, [*chain[1:], None], strict=True):
+            own = following.link if following is not None else None
+            for program in step.reading.started:
+                if followed.isdisjoint(program.links):
+                    unread.append(program.name)
+                    beside += [program.name] if own is not None and program.group == own.group else []
+        names = tuple(dict.fromkeys(unread)), tuple(dict.fromkeys(beside))
+        found.append(replace(study, unread_programs=names[0], unread_beside=names[1]) if unread else study)
     return found
 
 

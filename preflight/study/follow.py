@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from preflight.dialects import Dialect, load, recognise
+from preflight.dialects import Dialect, load, recognise, started
 from preflight.study.scope import Scope
 from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
 from preflight.vocabulary.budgets import LAUNCHED, cpu_of_a_file
@@ -116,6 +116,8 @@ class Follower:
         dialect, reading = self.dialect(path), None
         if dialect is None and composed and self._only_unrecognised(path):
             dialect = self._composed(path)
+        if dialect is None and call is not None and self._only_unrecognised(path):
+            dialect = self._started(path, call)
         if dialect is not None:
             read, project = dialect.read, self._seen_by(call)
             reading = self._tried(path, lambda source: read(source, call, project))
@@ -146,6 +148,10 @@ class Follower:
         if self._tried(path, lambda source: tools.recognises(source, self.project)):
             return tools
         return load("hydra") if path.endswith((".yaml", ".yml")) else None
+
+    def _started(self, path: str, call: Call) -> Dialect | None:
+        """The dialect of a file that a command starts: a Python file is a program, whatever its name."""
+        return self._tried(path, lambda source: started(source, call, self.project))
 
     def _command(self, path: str, call: Call) -> Reading:
         """The reading of a command in a script that starts no file of the project."""

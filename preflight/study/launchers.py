@@ -10,12 +10,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cached_property
 
 from preflight.study.follow import Chain, Follower
-from preflight.vocabulary.budgets import LAUNCHER_CHARACTERS, LAUNCHER_FILES
+from preflight.vocabulary.budgets import LAUNCHER_CHARACTERS, LAUNCHER_FILES, Budget
 from preflight.vocabulary.project import Project, UnreadableFile
+from preflight.vocabulary.reading import NOT_SEARCHED, Fact, Reading
+from preflight.vocabulary.values import Origin, Span
 
 USUAL = (
     "", "scripts", "script", "sweeps", "sweep", "slurm", "jobs", "job", "launch", "bash", "sbatch", "bin", "tools",
@@ -39,6 +42,8 @@ class Launchers:
         self._chains: dict[str, list[Chain]] = {}
         self._words: dict[str, Index] = {}
         self._reached: dict[str, frozenset[str]] = {}
+        self._cut: Budget | None = None
+        """The budget that ended a search."""
 
     def chains_to(self, path: str) -> list[Chain]:
         """The launches that a file is part of; those that start with itself if no file launches it, or if it is just
@@ -48,7 +53,18 @@ class Launchers:
         if found:
             return found
         own = [chain for chain in self._own(path) if _trains(chain)]
-        return [again for chain in own for again in self._from_program(chain, path)]
+        return [self._with_gap(again) for chain in own for again in self._from_program(chain, path)]
+
+    def _with_gap(self, chain: Chain) -> Chain:
+        """A chain that nothing starts as far as was searched, with a fact if a budget ended the search."""
+        if self._cut is None:
+            return chain
+        first = chain[0]
+        fact = Fact(
+            NOT_SEARCHED, f"what starts it was not searched to the end: {self._cut.over}", _start(first.reading)
+        )
+        told = replace(first.reading, facts=(*first.reading.facts, fact))
+        return (replace(first, reading=told), *chain[1:])
 
     def _from_program(self, chain: Chain, path: str) -> list[Chain]:
         """The launches of the program that composes a configuration, which itself starts nothing.
@@ -154,15 +170,19 @@ class Launchers:
         index: Index = {}
         for path in paths:
             try:
-                text = self.project.source(path).text[:LAUNCHER_CHARACTERS]
+                text = self.project.source(path).text
             except UnreadableFile:
                 continue  # its own check says why
-            for word in set(_WORD.findall(text)):
+            if len(text) > LAUNCHER_CHARACTERS:
+                self._cut = LAUNCHER_CHARACTERS
+            for word in set(_WORD.findall(text[:LAUNCHER_CHARACTERS])):
                 index.setdefault(word, []).append(path)
         return index
 
     def _in(self, directory: str) -> Iterator[str]:
         names = [name for name in self.project.listdir(directory) if _may_launch(name)]
+        if len(names) > LAUNCHER_FILES:
+            self._cut = LAUNCHER_FILES
         for name in names[:LAUNCHER_FILES]:
             path = f"{directory}/{name}" if directory else name
             if self.project.exists(path):
@@ -182,6 +202,10 @@ class Launchers:
 
 def _may_launch(name: str) -> bool:
     return name.endswith(LAUNCHERS) and name not in _SKIPPED and not name.startswith(".")
+
+
+def _start(reading: Reading) -> Origin:
+    return Origin(reading.path, Span(0, 0))
 
 
 def _has(chain: Chain, path: str) -> bool:

@@ -63,6 +63,18 @@ def _read(path: Path, most: int) -> tuple[bytes, os.stat_result]:
     return data, status
 
 
+def first_bytes(path: Path, most: int) -> tuple[bytes, int] | None:
+    """The first bytes of a regular file of any size, and its size; None if it cannot be read."""
+    observed.depends_on(path)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            return (file.read(most), status.st_size) if stat.S_ISREG(status.st_mode) else None
+    except (OSError, ValueError):
+        return None
+
+
 def read_text(path: Path, most: int = MAX_BYTES) -> str:
     """The text of a regular file in UTF-8. Raises UnreadableFile."""
     data = read_bytes(path, most)
@@ -72,13 +84,13 @@ def read_text(path: Path, most: int = MAX_BYTES) -> str:
         raise UnreadableFile(f"it is not UTF-8 text (byte {error.start})") from error
 
 
-def user_directory(kind: Literal["config", "cache"]) -> Path | None:
-    """The user's directory for settings and saved machines, or for the cache of laws.
+def user_directory(kind: Literal["config", "cache", "data"]) -> Path | None:
+    """The user's directory for settings and saved machines, for the cache of laws, or for recorded runs.
 
     None if the environment has a relative path for it, which would be in the checked tree.
     """
     import platformdirs
 
-    find = platformdirs.user_config_path if kind == "config" else platformdirs.user_cache_path
-    path = find("preflight")
+    find = {"config": platformdirs.user_config_path, "cache": platformdirs.user_cache_path}
+    path = find.get(kind, platformdirs.user_data_path)("preflight")
     return path if path.is_absolute() else None

@@ -44,6 +44,11 @@ def results(words: Sequence[str] = ()) -> str:
     for tree in import_path.checked_trees(list(words)):
         if tree != home and import_path.inside(real, tree):
             raise NotKept(f"{path} lies in the checked tree {tree}")
+    return _own(path)
+
+
+def _own(path: str) -> str:
+    """A directory that is this user's alone, made where there is none. Raises NotKept."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with suppress(FileExistsError):
@@ -68,6 +73,28 @@ def place() -> str | None:
         return os.path.join(stated, "results") if os.path.isabs(stated) else None
     home = user_directory("cache")
     return str(home / "results") if home is not None else None
+
+
+def dry_runs() -> str | None:
+    """Where saved dry runs are, beside the results; the directory may not be there. None where no path is known."""
+    home = place()
+    return os.path.join(os.path.dirname(home), "dry-runs") if home is not None else None
+
+
+def made_dry_runs() -> str:
+    """The same directory, made where there is none. Raises NotKept."""
+    path = dry_runs()
+    if path is None:
+        raise NotKept(f"the user's cache directory is not named by an absolute path: set {DIRECTORY}")
+    return _own(path)
+
+
+def submitted() -> str:
+    """Where scripts lie that were submitted with fixes, made where there is none. Raises NotKept."""
+    home = user_directory("data")
+    if home is None:
+        raise NotKept("the user's data directory is not named by an absolute path")
+    return _own(str(home / "submitted"))
 
 
 def limit() -> int:

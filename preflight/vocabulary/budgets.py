@@ -208,6 +208,8 @@ MANIFEST_OBJECTS = Budget(100, "objects of a manifest")
 
 WALKED_FILES = Budget(100_000, "files of a walk")
 """A walk that finds more was started in the wrong place."""
+IGNORED_DIRECTIVES = Budget(100, "lines of a script that look like directives and have no effect")
+"""People write a few. A script that was joined from many others has thousands, each with a fix to be proved."""
 LAUNCHER_FILES = Budget(400, "files of a folder that are searched for what starts another")
 """Folders of generated scripts have thousands of equal ones."""
 LAUNCHER_CHARACTERS = Budget(200_000, "characters that are searched for names")
@@ -225,6 +227,8 @@ BOUNDS = Budget(700, "evaluations of the bound for counting a study")
 SAFE_BOUNDS = Budget(250, "evaluations of the bound for the safe sub-space")
 """Further ones, after the study was counted."""
 FULL_ESTIMATES = Budget(24, "full estimates of a box that has no bound from above")
+"""Each takes some 50 ms."""
+CLOSE_ESTIMATES = Budget(32, "full estimates of a search space whose bounds are near to the capacity")
 """Each takes some 50 ms."""
 SUBSETS = Budget(4096, "subsets of cells that are tried one by one")
 """Beyond, the value that fits worst is dropped until all fit."""

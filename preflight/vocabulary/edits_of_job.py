@@ -39,6 +39,16 @@ def unchecked(job: Job, values: Mapping[str, object]) -> Job:
     return _with(job, values, lambda part, update: part.model_copy(update=update))
 
 
+def in_sequences(job: Job) -> Job:
+    """The job with batches that count sequences, as they go through the model and its loaders, and not samples."""
+    each = job.train.sequences_per_sample
+    if each is None or each == 1:
+        return job
+    batches = {"train.batch_size": job.train.batch_size, "validation.batch_size": job.validation.batch_size}
+    counted = {name: batch * each for name, batch in batches.items() if batch is not None}
+    return unchecked(job, {**counted, "train.sequences_per_sample": 1})
+
+
 def _with(part: Holder, values: Mapping[str, object], put: Setter) -> Holder:
     own: dict[str, object] = {}
     inside: dict[str, dict[str, object]] = {}

@@ -39,6 +39,17 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """The measured runs behind the width of an interval: `rows` of `sources` that are as hard to estimate (`kind`).
+    `inside`: the share of them that lay inside when the width was made without their source."""
+
+    kind: str
+    rows: int
+    sources: int
+    inside: float
+
+
+@dataclass(frozen=True, slots=True)
 class LargestAllocation:
     """The largest single tensor of the run; `product` spells its size out: "200 tokens x 10,000,000 vocabulary x 4"."""
 
@@ -73,6 +84,10 @@ class DeviceEstimate:
     lower_bound: bool = False
     notes: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
+    recorded: tuple[str, ...] = ()
+    """What runs that were recorded changed in it, with their number."""
+    coverage: Coverage | None = None
+    """Of the interval of `process`; None: measured runs say nothing of its width."""
     find_largest_batch: Callable[[], int | None] = field(default=lambda: None, repr=False, compare=False)
 
     @property
@@ -119,8 +134,28 @@ class HostEstimate:
         return self.limited_by in NODE_LIMITS
 
 
+Page = Callable[[object], str]
+_MAKERS: dict[type, Page] = {}
+
+
+class Shown:
+    """A value that a notebook shows as a page, once somebody said how (`shown_by`)."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        """IPython asks for it; None: it has no page, and is shown as text."""
+        made = _MAKERS.get(type(self))
+        return made(self) if made is not None else None
+
+
+def shown_by(kind: type, made: Page) -> None:
+    """Has the values of a type shown by a function that returns markup."""
+    _MAKERS[kind] = made
+
+
 @dataclass(frozen=True)
-class Estimates:
+class Estimates(Shown):
     """The device and host estimates of one Job, and the Job fields that are missing for one of them."""
 
     device: DeviceEstimate | None
@@ -197,3 +232,15 @@ class StepMoment:
     allocated: int
     reserved: int
     parts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Storages that one line or module holds at the peak of requested bytes; `part` is one of ALL_PARTS."""
+
+    name: str
+    bytes: int
+    count: int
+    part: str
+    via: str = ""
+    """The line of a library that the user's line called."""

@@ -6,12 +6,16 @@ framework and version in use (`preflight.program`). Fields whose comment says "n
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-Count = Annotated[int, Field(ge=1)]
-Amount = Annotated[int, Field(ge=0)]
+MOST = 10**36
+"""No number of a Job is larger. "No limit" is a smaller one (transformers' VERY_LARGE_INTEGER is 1e30), and products of
+eight such numbers do not overflow a float."""
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Amount = Annotated[int, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Json = Any  # architecture configurations and keyword arguments: JSON whose keys belong to other projects
 
@@ -33,6 +37,7 @@ class Model(Part):
     kwargs: dict[str, Json] | None = None
     law: str | None = None
     parameters: Count | None = None
+    least_parameters: Count | None = None  # of a model whose count is not known: what is known to be in it
     load: (
         Literal["built", "from-pretrained", "from-pretrained-cast", "torch-load", "torch-load-mmap", "torch-load-full"]
         | None
@@ -75,9 +80,12 @@ class Allocator(Part):
 
 
 class Train(Part):
-    # Sequences (or samples) that go through the model at once on one device. A trainer of pairs (DPO, ORPO, CPO, SimPO,
-    # reward models) passes both answers together: twice the batch that its file states. No default.
+    # Samples that one device gets at a time, as the program counts them: a trainer of preferences counts pairs. No
+    # default.
     batch_size: Count | None = None
+    # Sequences of a sample that go through the model together, in training and in validation: 2 for a trainer of pairs
+    # (DPO, ORPO, CPO, SimPO, reward models).
+    sequences_per_sample: Count | None = 1
     grad_accum: Count | None = 1
     seq_len: Count | None = None  # no default
     target_len: Count | None = None  # seq2seq; no default
@@ -100,7 +108,10 @@ class Train(Part):
     copies: Copies = Copies.model_construct()
     companions: list[str] | None = None  # frozen models on the GPU (vae, text_encoder); no default
     outputs_kept: Literal["no", "step", "loop"] | None = "no"
-    loss: Literal["full", "chunked", "fused"] | None = "full"  # of a language model: whole logits in fp32, or not
+    # of a language model: whole logits in fp32, or not
+    loss: Literal["full", "chunked", "chunked-output", "fused", "log-probabilities"] | None = "full"
+    # Liger's and alike; each keeps less than plain operations. "liger": as Liger does for the type of the model
+    fused_kernels: list[Literal["norm", "rope", "mlp", "liger"]] = []
     optimizer_in_backward: bool | None = False  # each gradient is used and freed during backward
     activation_offload: bool | None = False  # saved activations wait in host memory
     empty_cache_every: Count | None = None
@@ -121,6 +132,7 @@ class Validation(Part):
     accumulates_logits: bool | None = False
     eval_accumulation: Count | None = None
     generates: bool | None = False
+    loss: bool | None = None  # absent: yes, unless it generates; then no default
     max_new_tokens: Count | None = None
     beams: Count | None = 1
     loads: list[str] | None = None  # models of a pipeline that are loaded to generate (denoiser, vae); no default
@@ -198,6 +210,13 @@ class Job(Part):
     machine: MachinePart = MachinePart.model_construct()
     software: dict[str, str] = {}
 
+    @field_validator("software", mode="before")
+    @classmethod
+    def _versions(cls, value: object) -> object:
+        """A file's `2.40` without quotes is the number 2.4: of glibc, whose releases have two digits since 2.10."""
+        glibc = value.get("glibc") if isinstance(value, dict) else None
+        return {**value, "glibc": f"{glibc:.2f}"} if isinstance(value, dict) and isinstance(glibc, float) else value
+
     def get(self, field: str) -> object:
         """The value of a dotted field, "train.batch_size". Raises KeyError for a name that is none."""
         value: object = self
@@ -240,6 +259,26 @@ def build(values: dict[str, object]) -> Job:
 
 
 def identity(part: BaseModel) -> str:
-    """A text that equal jobs share. It is not their JSON, which has no words for all that a configuration may hold."""
+    """A text that equal jobs share. It is not their JSON, which has no words for all that a configuration may hold.
+
+    A value that is stated may mean something else than the same value as the default of a field that is not.
+    """
     values = part.__dict__.values()
-    return "|".join(identity(value) if isinstance(value, BaseModel) else repr(value) for value in values)
+    said = [name for name in _STATED if name in part.model_fields_set]
+    return "|".join([*said, *(identity(value) if type(value) in _parts() else repr(value) for value in values)])
+
+
+_STATED = ("frozen", "images", "attention", "sequences", "cudnn_benchmark", "ema", "r", "generates")
+"""Fields that a model's kind decides where they are not stated."""
+
+
+@cache
+def _parts() -> frozenset[type]:
+    """The classes of the parts of a job. Pydantic takes long to say whether a value is one."""
+    return frozenset(_below(Job))
+
+
+def _below(part: type[BaseModel]) -> list[type[BaseModel]]:
+    kinds = [info.annotation for info in part.model_fields.values()]
+    own = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return [*own, *(inner for kind in own for inner in _below(kind))]

@@ -20,13 +20,14 @@ def parse_size(text: str | int | float) -> int | None:
     if isinstance(text, bool):
         return None
     if isinstance(text, (int, float)):
-        return _bytes(text, 2**20)
+        return scaled(text, 2**20)
     found = _SIZE.match(text)
-    return None if found is None else _bytes(float(found[1]), _UNITS[found[2].lower()])
+    return None if found is None else scaled(float(found[1]), _UNITS[found[2].lower()])
 
 
-def _bytes(number: float, unit: int) -> int | None:
-    return round(number * unit) if 0 <= number <= _MOST / unit else None  # neither infinite nor "not a number"
+def scaled(number: float, unit: float) -> int | None:
+    """`number` units, rounded; None where no size can be so large, where it is infinite, and where it is no number."""
+    return round(number * unit) if 0 <= number <= _MOST / unit else None
 
 
 def format_size(size: int) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.estimates import Estimates, Holder, Shown, StepMoment
 from preflight.vocabulary.findings import Finding, Fix, Severity
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Cluster, Gpu, Node
@@ -18,7 +18,8 @@ from preflight.vocabulary.rule import Rule
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import Cause, Unknown
-from preflight.vocabulary.verdicts import SpaceVerdict
+from preflight.vocabulary.verdicts import Points, SpaceVerdict
+from preflight.vocabulary.watched import MeasuredRun
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ class StudyResult:
     """The same over all combinations, with reasons: what `estimate` weakens verdicts by."""
     unjudged: Unknown | None = None
     """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
+    remarks: tuple[str, ...] = ()
+    """What is known of it by other means than its files, or would be."""
+    points: Callable[[int], Points] | None = field(default=None, compare=False, repr=False)
+    """At most so many combinations with their estimates, for a report that lists them."""
+    moments: Callable[[Job], Sequence[StepMoment]] | None = field(default=None, compare=False, repr=False)
+    """The step of a job of the study, for a report that draws it."""
+    holders: Callable[[Job], Sequence[Holder]] | None = field(default=None, compare=False, repr=False)
+    """The user's lines that hold the most at the peak of a job, where a dry run has seen them."""
+    measured: Callable[[Job], Sequence[MeasuredRun]] | None = field(default=None, compare=False, repr=False)
+    """The recorded runs of a job, newest first, for a report that shows them beside the estimate."""
 
     @property
     def late(self) -> bool:
@@ -110,7 +121,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Shown):
     """All projects of one command. Paths are relative to `root` in machine formats, to `base` (the cwd) for people."""
 
     reports: tuple[Report, ...]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from preflight.system import observed
 from preflight.system.files import MAX_BYTES as MAX_BYTES
 from preflight.system.files import UnreadableFile as UnreadableFile
-from preflight.system.files import read_bytes, real
+from preflight.system.files import first_bytes, read_bytes, real
 from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.written import Written
@@ -122,6 +122,15 @@ class Project:
         other.remembered = self.remembered.without(written)
         return other
 
+    def changed_from(self, project: Project) -> frozenset[str] | None:
+        """The files with another text than in another state of this project; None if some are there in one only."""
+        if self.overlay is project.overlay and self.replaced is project.replaced:
+            return frozenset()
+        paths = self.overlay.keys() | project.overlay.keys()
+        changed = frozenset(path for path in paths if self.overlay.get(path) != project.overlay.get(path))
+        there = self.replaced == project.replaced and all(self.exists(one) and project.exists(one) for one in changed)
+        return changed if there else None
+
     def relative(self, path: Path) -> str | None:
         """A path relative to the project's root; None if it is outside the root."""
         try:
@@ -139,6 +148,11 @@ class Project:
             there = observed.is_file(os.path.join(self._top, path))
             self._files[path] = there and self._inside(path) is not None
         return self._files[path]
+
+    def head(self, path: str, most: int) -> tuple[bytes, int] | None:
+        """The first bytes of a file, and its size; None where it is no regular file."""
+        place = Path(self._top, path)
+        return None if path in self.replaced or not self.exists(path) else first_bytes(place, most)
 
     def is_dir(self, path: str) -> bool:
         return self._inside(path) is not None and observed.is_dir(os.path.join(self._top, path))

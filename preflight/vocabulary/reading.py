@@ -184,6 +184,10 @@ class Setting:
     rank: int = 0
 
 
+NOT_SEARCHED = "not_searched"
+"""The fact that a budget ended the search for what starts a file, in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Something the program does that rules speak of; see FACTS."""
@@ -195,7 +199,9 @@ class Fact:
 
 FACTS: Mapping[str, str] = {
     "framework": "transformers-trainer, trl, lightning, ultralytics, accelerate, hand-written",
+    NOT_SEARCHED: "words: a budget ended the search for what starts the file",
     "handles_oom": "bool: an OutOfMemoryError is caught and the trial pruned or the run shrunk",
+    "oom_teaches_nothing": "bool: a trial that runs out of memory fails, and the sampler leaves failed trials out",
     "search": "optuna, wandb, hydra: what drives the search",
     "contrastive_loss": "bool: the loss compares samples of one micro-batch (CLIP, InfoNCE, SupCon)",
     "eval_unbatched": "bool: a forward or generate call takes the whole evaluation set at once",
@@ -211,6 +217,7 @@ FACTS: Mapping[str, str] = {
     "sample_files": "bool: a data set opens a file of arrays, of any size, for each sample",
     "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",
     "one_process": "a device_map: one process has the layers of the model on all GPUs that it sees",
+    "changed_by": "words: code that was not read gets the model and may change how it trains",
     "resembles": "gpt2, llama or bert: the family that a model of the program's own class is estimated as",
     "reads_config": "bool: settings reach the program (argv or a config object)",
 }
@@ -334,6 +341,18 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class StartedProgram:
+    """A program that a script starts, by its name, and the places of the links that lead to it.
+
+    Programs of one `group` run at the same time.
+    """
+
+    name: str
+    group: int
+    links: tuple[Origin | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """All that one file says, unmerged."""
 
@@ -357,6 +376,8 @@ class Reading:
     """What the file starts beyond a budget."""
     trains_itself: bool = False
     """It trains a model beside what its links start."""
+    started: tuple[StartedProgram, ...] = ()
+    """Every program of a script that may take memory in its job, in their order."""
 
 
 TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})

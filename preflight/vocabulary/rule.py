@@ -84,8 +84,15 @@ class Case(Generic[O_co]):
     may_fit: Callable[[Job], bool | None] = lambda job: None
     """Whether the GPU holds any other Job, without a full estimate: False is certain, True is likely, None is not
     known."""
+    as_estimated: Callable[[Job], Estimates] | None = None
+    """Estimates without what their verdicts stand on, which takes replays of its own."""
     unsure: Callable[[], tuple[Assumption, ...]] = lambda: ()
     """The fields of the worst job that are not known well and that its need of GPU memory depends on."""
+
+    def fits(self, job: Job) -> bool:
+        """Whether the GPU holds any other Job as it is estimated, whatever the estimate stands on."""
+        found = (self.as_estimated or self.estimate)(job).device
+        return found is not None and found.fitting
 
     @property
     def worst(self) -> Point:
@@ -241,8 +248,9 @@ def device_of(case: Case) -> DeviceEstimate | None:
 
 
 def host_of(case: Case) -> HostEstimate | None:
-    """The worst combination's host estimate."""
-    return case.estimates.host
+    """The worst combination's host estimate; None where it exceeds with values that nobody knows."""
+    host = case.estimates.host
+    return None if host is not None and host.verdict == "unknown" and host.assumptions else host
 
 
 def gpu_name(case: Case) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict, get_args, get_origin
 
 from preflight.vocabulary import optimizer
 from preflight.vocabulary.extensions import wrong
-from preflight.vocabulary.job import Job, Part
+from preflight.vocabulary.job import MOST, Job, Part
 from preflight.vocabulary.notation import parse_size
 from preflight.vocabulary.reading import FALSE, TRUE, Problem
 from preflight.vocabulary.study import Bound, Source
@@ -129,10 +129,6 @@ def _refuse(field: str, value: Value, wanted: str) -> Value:
     raise Invalid(f"{field} is {brief(value)}: it must be {wanted}")
 
 
-LARGEST = 10**100
-"""Larger than every count and size. "No limit" is a smaller number (transformers' VERY_LARGE_INTEGER is 1e30)."""
-
-
 _COUNTED = frozenset({"parallel.gpus_per_node", "parallel.ranks_per_node"})
 """Fields that a list of GPUs gives (`gpus: [0, 1]`), and -1 where all of the machine are meant."""
 _DECIDED_LATER = frozenset({"auto", "all", "max"})
@@ -156,8 +152,8 @@ def _int(field: str, value: Value, kind: FieldKind) -> Value:
         return _refuse(field, value, wanted)
     if number != number or number in (float("inf"), float("-inf")) or number != int(number):
         return _refuse(field, value, wanted)
-    if (kind.low is not None and number < kind.low) or abs(number) > LARGEST:
-        return _refuse(field, value, wanted if abs(number) <= LARGEST else "a number of fewer than a hundred digits")
+    if (kind.low is not None and number < kind.low) or abs(number) > MOST:
+        return _refuse(field, value, wanted if abs(number) <= MOST else "a number of at most 36 digits")
     return int(number)
 
 
@@ -172,7 +168,7 @@ def _number(text: str) -> int | float | None:
 
 def _float(field: str, value: Value) -> Value:
     number = _number(value) if isinstance(value, str) else value
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or abs(number) > LARGEST:
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or abs(number) > MOST:
         return _refuse(field, value, "a number")
     return float(number)
 

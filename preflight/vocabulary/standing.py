@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from preflight.vocabulary.values import Value
+from preflight.vocabulary.values import Cause, Unknown, Value
+
+AS_SAVED = Unknown("the weights are loaded in the type that they were saved in", Cause.out_of_project)
+"""`dtype="auto"`, which is the default of transformers 5 (its migration guide)."""
 
 
 class Standing(Enum):
@@ -39,12 +42,14 @@ class Standing(Enum):
 class Held:
     """How the value of a field is known. `why` it is not known better, for the user.
 
-    `others`: the only other values that it may have; empty: it may have any.
+    `others`: the only other values that it may have; empty: it may have any. `unsaid`: no file states the value, and
+    what was not read may replace it with one that takes less as well.
     """
 
     standing: Standing
     why: str = ""
     others: tuple[Value, ...] = ()
+    unsaid: bool = False
 
 
 @dataclass(frozen=True, slots=True)

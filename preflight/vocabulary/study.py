@@ -31,6 +31,8 @@ class Source(Enum):
     map = "the settings' map"
     settings = "the settings"
     command_line = "--set"
+    dry_run = "a dry run of the command"
+    measured = "a recorded run of the program"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,10 @@ class Bound:
     @property
     def standing(self) -> Standing:
         """How the value is known, according to the files that were read."""
+        if self.source is Source.dry_run:
+            return Standing.dry_run
+        if self.source is Source.measured:
+            return Standing.measured
         fixed = not any(True for _ in names(self.expr))
         if fixed and (isinstance(value := evaluate(self.expr), Unknown) or value is None):
             return Standing.unknown
@@ -119,6 +125,10 @@ class Study:
     group: int = 0
     concurrent_with: tuple[int, ...] = ()
     """Indices of studies that run on the same machine at the same time."""
+    unread_programs: tuple[str, ...] = ()
+    """Programs of the same job, by their names, of which no study says what memory they take."""
+    unread_beside: tuple[str, ...] = ()
+    """Those of them that run at the same time."""
     program: str | None = None
     readings: tuple[Reading, ...] = field(default=(), repr=False)
     """The readings of its files, the file that starts it first."""

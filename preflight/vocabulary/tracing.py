@@ -23,8 +23,9 @@ class Tracing:
     interpreter: str | None = None
     trusted: bool = False
     """Whether import targets of the user's own may be imported (`--trust`)."""
-    may_read: Callable[[Path], bool] = anything
-    """Whether a law that a Job names by its file may be read."""
+    may_read: Callable[[Path], bool] = field(default=anything, compare=False)
+    """Whether a law that a Job names by its file may be read. Not compared: each check has a function of its own, that
+    says the same where the trust is the same (`CheckSetup.trust`)."""
     progress: Progress = field(default=QUIET, compare=False)
     """What says which model is traced, and until when traces and estimates may be made."""
 

@@ -239,9 +239,10 @@ def evaluate(expr: Expr, env: Environment | None = None, _depth: int = 0) -> Val
     if isinstance(expr, Const):
         return expr.value
     if isinstance(expr, Ref):
-        if env is not None and expr.name in env:
-            return evaluate(env[expr.name], env, _depth + 1)
-        return Unknown(f"{expr.name} is not set in the files read", Cause.not_set)
+        found = env.get(expr.name) if env is not None else None
+        if found is None:
+            return Unknown(f"{expr.name} is not set in the files read", Cause.not_set)
+        return found.value if isinstance(found, Const) else evaluate(found, env, _depth + 1)
     return _evaluate_op(expr, env, _depth + 1)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.study import Box
-from preflight.vocabulary.values import Value
+from preflight.vocabulary.values import Axis, Range, Value
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,16 @@ class Point:
     assignment: Mapping[str, Value]
     job: Job
     estimates: Estimates
+    box: int = 0
+    """The number of its box in the study."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Combinations of a study, in the order of its axes. `whole`: none was left out."""
+
+    found: tuple[Point, ...]
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,15 @@ class SafeBox:
     keep: Mapping[str, tuple[Value, ...]]
     combinations: int
     dropped: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    def holds(self, assignment: Mapping[str, Value], axes: Iterable[Axis]) -> bool:
+        """Whether a combination lies in it. `axes`: of its box."""
+        ranges = {axis.name for axis in axes if isinstance(axis.domain, Range)}
+        return all(
+            (values[0] <= assignment[name] <= values[-1] if name in ranges else assignment[name] in values)  # type: ignore[operator]
+            for name, values in self.keep.items()
+            if name in assignment
+        )
 
 
 @dataclass(frozen=True)

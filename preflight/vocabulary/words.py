@@ -51,8 +51,8 @@ def model_name(job: Job) -> str:
     name = model.name or model.target or model.path or model.architecture
     if name is None and model.config is not None:
         name = str(model.config.get("model_type") or "model by dimensions")
-    if name is None and model.parameters is not None:
-        name = f"{model.parameters:,} parameters"
+    if name is None and (count := model.parameters or model.least_parameters) is not None:
+        name = f"{'' if model.parameters else 'at least '}{count:,} parameters"
     return name or "unnamed model"
 
 
@@ -62,9 +62,7 @@ def describe(job: Job) -> str:
     words = [model_name(job)]
     if train.vocab_size is not None:
         words.append(f"vocabulary {train.vocab_size:,}")
-    batch = "?" if train.batch_size is None else str(train.batch_size)
-    size = train.image_size if train.seq_len is None else train.seq_len
-    words.append(f"batch {batch}" + ("" if size is None else f" x {size}"))
+    words.append(batch_text(job))
     if train.grad_accum is not None and train.grad_accum > 1:
         words.append(f"accumulation {train.grad_accum}")
     words.append(train.precision or "precision unknown")
@@ -77,6 +75,16 @@ def describe(job: Job) -> str:
     if job.parallel.strategy not in ("none", None):
         words.append(str(job.parallel.strategy))
     return ", ".join(words)
+
+
+def batch_text(job: Job) -> str:
+    """ "batch 48 x 480", "batch 4 pairs x 1024", "batch 2 (8 sequences each) x 512"."""
+    train = job.train
+    each = {1: "", 2: " pairs", None: " (? sequences each)"}
+    more = each.get(train.sequences_per_sample, f" ({train.sequences_per_sample} sequences each)")
+    size = train.image_size if train.seq_len is None else train.seq_len
+    batch = "?" if train.batch_size is None else train.batch_size
+    return f"batch {batch}{more}" + ("" if size is None else f" x {size}")
 
 
 def values_text(kept: tuple[Value, ...], domain: object = None) -> str:
@@ -128,10 +136,13 @@ def why_unknown(estimates: Estimates) -> str:
     device = estimates.device
     if device is None:
         return estimates.reasons.get("device", "")
-    if device.verdict != "unknown" or not device.assumptions:
-        return ""
     least = "at least " if device.lower_bound else ""
-    return f"it needs {least}{gib(device.process.expected)} with {assumed(device.assumptions)}"
+    need = f"it needs {least}{gib(device.process.expected)}"
+    if device.verdict != "unknown":
+        return ""
+    if device.assumptions:
+        return f"{need} with {assumed(device.assumptions)}"
+    return f"{need} for its parameters alone" if device.lower_bound else ""
 
 
 def _text(value: Value) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -131,3 +133,11 @@ def test_any_text_is_read_and_places_hold_the_values(text: str) -> None:
             raw = ("#SBATCH " + text)[directive.value_span.start : directive.value_span.end]
             assert raw.replace("'", "").replace('"', "").replace("\\", "") == directive.value
     assert all(0 <= i.span.start <= i.span.end <= len(text) + 8 for i in ignored)
+
+
+@pytest.mark.parametrize("part", ["{{", "{%", "{{ ", "{ ", "<", "@a", "[[A", "{a "])
+def test_half_a_placeholder_is_read_once(part: str) -> None:
+    """60 KiB of `{{` took 25 seconds of CPU time: each was compared with all the characters behind it."""
+    start = time.process_time()
+    read_directives("#SBATCH --comment={" + part * (60_000 // len(part)))
+    assert time.process_time() - start < 5

@@ -13,6 +13,7 @@ from preflight.memory.host.estimate import estimate_host
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.values import Cause, Unknown
 
 SAID = {
     "import lightning as L\ntrainer = L.Trainer(accelerator='cpu')\n": "cpu",
@@ -84,12 +85,12 @@ def test_a_request_without_a_gpu(directives: str, accelerator: str, tmp_path: Pa
     assert study.space.worst.job.machine.accelerator == accelerator
 
 
-def test_on_the_processor_there_is_no_context_and_nothing_is_pinned() -> None:
+def test_training_on_the_processor_is_not_modelled() -> None:
     fields: dict[str, object] = {
         "data.sample_bytes": 2**20, "train.batch_size": 8, "data.workers": 2, "data.pin_memory": True,
     }  # fmt: skip
     gpu, cpu = (estimate_host(build({**fields, "machine.accelerator": name})) for name in ("gpu", "cpu"))
     assert isinstance(gpu, HostEstimate)
-    assert isinstance(cpu, HostEstimate)
     assert {"cuda", "pinned"} <= gpu.breakdown.keys()
-    assert not {"cuda", "pinned"} & cpu.breakdown.keys()
+    assert isinstance(cpu, Unknown)
+    assert cpu.cause is Cause.not_modelled

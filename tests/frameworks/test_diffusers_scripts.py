@@ -9,6 +9,7 @@ from programs_as_text import is_unknown, values
 from test_litgpt_and_swift import command
 
 from preflight.dialects.slurm import reader as slurm
+from preflight.frameworks import launchers
 from preflight.frameworks.commands import commands, module, started
 from preflight.frameworks.diffusers import scripts
 from preflight.memory.device.law.workload import Resolved
@@ -120,3 +121,27 @@ def test_a_copy_in_the_project_is_the_script(text: str | None, kind: str, tmp_pa
     project = Project(tmp_path, Settings())
     (link,) = slurm.read(project.source("run.sh"), None, project).links
     assert link.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("use", "field", "value"),
+    [
+        ("", "train.gradient_checkpointing", False),
+        ("", "train.peft.r", 8),  # what the copy does not declare is as the script has it
+        (
+            "if args.gradient_checkpointing:\n    unet.enable_gradient_checkpointing()\n",
+            "train.gradient_checkpointing",
+            True,
+        ),
+    ],
+)
+def test_an_option_that_a_copy_never_uses_has_no_effect(use: str, field: str, value: Value, tmp_path: Path) -> None:
+    flags = "--pretrained_model_name_or_path m --gradient_checkpointing --rank 8"
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\naccelerate launch train_text_to_image_lora.py {flags}\n")
+    text = "check_min_version('0.24.0')\nparser.add_argument('--gradient_checkpointing', action='store_true')\n"
+    (tmp_path / "train_text_to_image_lora.py").write_text(f"{text}{use}unet = accelerator.prepare(unet)\n")
+    project = Project(tmp_path, Settings())
+    (link,) = slurm.read(project.source("run.sh"), None, project).links
+    assert (
+        values(command("diffusers", tmp_path, *(str(launchers.text(word)) for word in link.words[1:])))[field] == value
+    )

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from preflight.frameworks.library_defaults import arguments_at, library_arguments, model_config_at, table
+from preflight.frameworks.library_defaults import (
+    arguments_at,
+    in_use,
+    library_arguments,
+    model_config_at,
+    older_names,
+    table,
+)
 from preflight.vocabulary.values import Const
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -104,3 +111,8 @@ def test_the_type_of_a_flag(annotation: str, expected: tuple[str, bool]) -> None
 def test_the_table_is_written_as_the_script_writes_it() -> None:
     text = make_defaults.TABLE.read_text("utf-8")
     assert "".join(make_defaults.lines(json.loads(text))) == text
+
+
+def test_releases_before_the_oldest_that_was_read_take_what_that_one_takes() -> None:
+    assert "per_gpu_train_batch_size" in older_names("transformers", in_use("3.4.0", None))
+    assert "per_gpu_train_batch_size" not in older_names("transformers", in_use("5.0.0", None))

@@ -52,7 +52,7 @@ def test_litgpts_file(tmp_path: Path) -> None:
     expected = {
         "model.name": "microsoft/phi-2", "train.batch_size": 2, "train.grad_accum": 4, "train.seq_len": 512,
         "train.precision": "bf16", "train.quantization.type": "nf4", "train.quantization.double_quant": True,
-        "train.quantization.compute_dtype": "bf16", "train.optimizer": "paged-adamw", "train.loss": "chunked",
+        "train.quantization.compute_dtype": "bf16", "train.optimizer": "paged-adamw", "train.loss": "chunked-output",
         "train.peft.targets": ("q_proj", "v_proj", "dense"), "train.peft.r": 32, "data.workers": 4,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
@@ -108,7 +108,8 @@ def test_swifts_flags(tmp_path: Path) -> None:
         (("--quant_bits", "4", "--quant_method", "bnb"), "train.quantization.type", "nf4"),
         (("--quant_bits", "4", "--quant_method", "hqq"), "train.quantization.type", None),
         (("--per_device_train_batch_size", "8", "nproc_per_node=2"), "train.grad_accum", 1),
-        (("--rlhf_type", "dpo", "--per_device_train_batch_size", "2"), "train.batch_size", 4),
+        (("--rlhf_type", "dpo", "--per_device_train_batch_size", "2"), "train.batch_size", 2),
+        (("--rlhf_type", "dpo"), "train.sequences_per_sample", 2),
         (("--packing", "true"), "train.sequences", "packed"),
         (("--optim", "galore_adamw_layerwise"), "train.optimizer_in_backward", True),
         (("--split_dataset_ratio", "0.01"), "validation.batch_size", 1),

@@ -63,7 +63,7 @@ def test_a_full_fine_tuning(tmp_path: Path) -> None:
     assert reading.dialect == "torchtune"
     expected = {
         "model.name": "meta-llama/Llama-3.1-8B", "train.batch_size": 2, "train.seq_len": 4096,
-        "train.sequences": "packed", "train.precision": "bf16", "train.loss": "chunked",
+        "train.sequences": "packed", "train.precision": "bf16", "train.loss": "chunked-output",
         "train.optimizer": "paged-adamw-8bit", "train.optimizer_in_backward": True,
         "train.gradient_checkpointing": True, "train.activation_offload": True, "train.compile": False,
     }  # fmt: skip

@@ -58,6 +58,8 @@ max_length: 2048
         ("", "train.sequences", "packed"),
         ("plugins:\n  - axolotl.integrations.liger.LigerPlugin\n", "train.loss", None),
         ("liger_fused_linear_cross_entropy: true\n", "train.loss", "fused"),
+        ("liger_fused_linear_cross_entropy: true\n", "train.fused_kernels", ("liger",)),
+        ("liger_rms_norm: true\nliger_rope: false\n", "train.fused_kernels", ("liger", "norm")),
         ("plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n", "train.loss", "fused"),
         ("activation_offloading: true\n", "train.activation_offload", True),
         ("sdp_attention: true\n", "train.attention", "sdpa"),
@@ -79,7 +81,23 @@ def test_axolotl(more: str, field: str, value: Value, tmp_path: Path) -> None:
     assert found.get(field) == value
 
 
-@pytest.mark.parametrize("rl", ["dpo", "grpo", "kto"])
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ("rl: dpo\n", (2, 2, 0)),
+        ("rl: ipo\nrl_adapter_ref_model: true\n", (2, 2, 1)),
+        ("rl: dpo\nadapter:\n", (2, 2, 1)),
+        ("rl: simpo\n", (2, 2, None)),
+    ],
+)
+def test_axolotls_training_on_pairs(more: str, found: tuple[int | None, ...], tmp_path: Path) -> None:
+    base = AXOLOTL.replace("adapter: qlora\n", "") if "adapter:" in more else AXOLOTL
+    read_ = values(read("x.yml", base + more, tmp_path))
+    fields = ("train.batch_size", "train.sequences_per_sample", "train.copies.reference")
+    assert tuple(read_.get(name) for name in fields) == found
+
+
+@pytest.mark.parametrize("rl", ["grpo", "kto"])
 def test_axolotls_training_on_preferences_is_not_modelled(rl: str, tmp_path: Path) -> None:
     assert is_unknown(values(read("x.yml", f"{AXOLOTL}rl: {rl}\n", tmp_path))["train.batch_size"])
 
@@ -102,6 +120,7 @@ def test_axolotls_places(tmp_path: Path) -> None:
         ("finetuning_type: full\n", "train.weights_dtype", None),
         ("pure_bf16: true\n", "train.precision", "bf16"),
         ("enable_liger_kernel: true\n", "train.loss", "fused"),
+        ("enable_liger_kernel: true\n", "train.fused_kernels", ("liger", "norm", "rope", "mlp")),
         ("flash_attn: fa2\n", "train.attention", "flash"),
         ("flash_attn: auto\n", "train.attention", None),
         ("use_unsloth_gc: true\n", "train.activation_offload", True),
@@ -116,7 +135,12 @@ def test_axolotls_places(tmp_path: Path) -> None:
         ("neat_packing: true\n", "train.sequences", "packed"),
         ("stage: dpo\nfinetuning_type: full\n", "train.copies.reference", 1),
         ("stage: dpo\nfinetuning_type: full\npref_loss: simpo\n", "train.copies.reference", None),
-        ("stage: dpo\n", "train.batch_size", 4),
+        ("stage: dpo\n", "train.batch_size", 2),
+        ("stage: dpo\n", "train.sequences_per_sample", 2),
+        ("stage: rm\n", "train.sequences_per_sample", 2),
+        ("stage: orpo\n", "train.sequences_per_sample", 2),
+        ("do_train: true\ndo_eval: true\n", "train.batch_size", 2),
+        ("stage: kto\n", "train.sequences_per_sample", None),
         ("optim: lomo\n", "train.optimizer_in_backward", True),
         ("deepspeed:\n  zero_optimization:\n    stage: 2\n", "parallel.strategy", "zero2"),
     ],
@@ -125,6 +149,12 @@ def test_llamafactory(more: str, field: str, value: Value, tmp_path: Path) -> No
     keys = {line.partition(":")[0] for line in more.splitlines()}
     base = "".join(line + "\n" for line in FACTORY.splitlines() if line.partition(":")[0] not in keys)
     assert values(read("x.yaml", base + more, tmp_path)).get(field) == value
+
+
+@pytest.mark.parametrize("more", ["do_predict: true\n", "do_train: false\ndo_eval: true\n"])
+def test_a_llamafactory_run_that_only_evaluates_trains_no_model(more: str, tmp_path: Path) -> None:
+    found = values(read("x.yaml", FACTORY + more, tmp_path))
+    assert is_unknown(found["model.name"])
 
 
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype"])

@@ -101,7 +101,8 @@ def test_trl_checkpoints_uses_bf16_and_bounds_the_length() -> None:
 
 def test_dpo_takes_two_sequences_per_pair_and_a_reference_model() -> None:
     found = told({"per_device_train_batch_size": 4}, "dpo")
-    assert (found["train.batch_size"], found["train.copies.reference"]) == (8, 1)
+    assert (found["train.batch_size"], found["train.copies.reference"]) == (4, 1)
+    assert found["train.sequences_per_sample"] == 2
     assert told({}, "dpo", Use(peft=Const(True)))["train.copies.reference"] == 0
     assert told({}, "dpo", Use(peft=Const(True), reference=Const(True)))["train.copies.reference"] == 1
     assert is_unknown(told({}, "dpo", Use(peft=Ref("use_peft")))["train.copies.reference"])
@@ -141,6 +142,24 @@ def test_optimizers_and_when_they_step(optim: str, optimizer: str, at_once: bool
 )
 def test_losses_without_whole_logits(given: dict[str, Value], flavour: str, loss: str | None) -> None:
     assert told(given, flavour).get("train.loss") == loss
+
+
+@pytest.mark.parametrize(
+    ("given", "flavour", "kernels"),
+    [
+        ({"use_liger_kernel": True}, "transformers", ("liger", "norm", "rope", "mlp")),
+        ({"use_liger_kernel": True}, "reward", ("liger", "norm", "rope", "mlp")),
+        (
+            {"use_liger_kernel": True, "liger_kernel_config": {"rope": False, "swiglu": False}},
+            "transformers",
+            ("liger", "norm"),
+        ),
+        ({"use_liger_kernel": False}, "transformers", ()),
+        ({}, "transformers", None),
+    ],
+)
+def test_what_liger_replaces(given: dict[str, Value], flavour: str, kernels: tuple[str, ...] | None) -> None:
+    assert told(given, flavour).get("train.fused_kernels") == kernels
 
 
 def test_ligers_kernels_are_for_language_models() -> None:

@@ -43,13 +43,25 @@ LIGER = "from liger_kernel.transformers import {0}\n{0}({1})"
         ("from liger_kernel.transformers import AutoLigerKernelForCausalLM\n"
          "m = AutoLigerKernelForCausalLM.from_pretrained('gpt2')", "fused"),
         ("from cut_cross_entropy import linear_cross_entropy\nx = linear_cross_entropy(h, w, y)", "fused"),
-        ("from torchtune.modules.loss import CEWithChunkedOutputLoss\nl = CEWithChunkedOutputLoss()", "chunked"),
+        ("from torchtune.modules.loss import CEWithChunkedOutputLoss\nl = CEWithChunkedOutputLoss()", "chunked-output"),
         (LIGER.format("LigerRMSNorm", "64"), None),
         ("from mine import linear_cross_entropy\nx = linear_cross_entropy(h, w, y)", None),
     ],
 )  # fmt: skip
 def test_losses_without_whole_logits(head: str, loss: str | None, tmp_path: Path) -> None:
     assert values(read_program(LOOP.format(head=head), tmp_path)).get("train.loss") == loss
+
+
+@pytest.mark.parametrize(
+    ("head", "kernels"),
+    [
+        (LIGER.format("apply_liger_kernel_to_llama", ""), ("liger", "norm", "rope", "mlp")),
+        (LIGER.format("apply_liger_kernel_to_gemma", "rope=False, geglu=False"), ("liger", "norm")),
+        (LIGER.format("LigerRMSNorm", "64"), None),
+    ],
+)
+def test_what_liger_replaces(head: str, kernels: tuple[str, ...] | None, tmp_path: Path) -> None:
+    assert values(read_program(LOOP.format(head=head), tmp_path)).get("train.fused_kernels") == kernels
 
 
 def test_a_loss_of_the_evaluation_says_nothing(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from calls_as_text import told
 
+from preflight.vocabulary.values import Unknown
+
 # --- models -----------------------------------------------------------------------------------------------------------
 
 MODELS = [
@@ -48,6 +50,12 @@ def test_models(call: str, expected: dict[str, object], tmp_path: Path) -> None:
     assert {field: found.get(field) for field in expected} == expected
 
 
+@pytest.mark.parametrize("name", ["AutoModelForMultipleChoice", "BertForMultipleChoice"])
+def test_the_samples_say_how_many_sequences_a_multiple_choice_has(name: str, tmp_path: Path) -> None:
+    found = told(f"import transformers\nmodel = transformers.{name}.from_pretrained('bert-base-uncased')", tmp_path)
+    assert isinstance(found["train.sequences_per_sample"], Unknown)
+
+
 @pytest.mark.parametrize("name", ["AutoTokenizer", "AutoConfig", "AutoImageProcessor", "GenerationConfig"])
 def test_what_is_no_model(name: str, tmp_path: Path) -> None:
     found = told(f"import transformers\nx = transformers.{name}.from_pretrained('bert-base-uncased')", tmp_path)
@@ -72,13 +80,14 @@ def test_a_folder_with_a_configuration_is_a_path(tmp_path: Path) -> None:
     assert "model.name" not in found
 
 
-def test_qlora(tmp_path: Path) -> None:
-    body = """
-        from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+@pytest.mark.parametrize("prepare", ["prepare_model_for_kbit_training", "prepare_model_for_int8_training"])
+def test_qlora(prepare: str, tmp_path: Path) -> None:
+    body = f"""
+        from peft import LoraConfig, get_peft_model, {prepare}
         from transformers import AutoModelForCausalLM, BitsAndBytesConfig
         bnb = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
         model = AutoModelForCausalLM.from_pretrained("m", quantization_config=bnb)
-        model = prepare_model_for_kbit_training(model)
+        model = {prepare}(model)
         model = get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "v_proj"], lora_dropout=0.1))
     """
     found = told(body, tmp_path)

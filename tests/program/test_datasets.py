@@ -58,7 +58,6 @@ def test_held(made: str, kind: str, tmp_path: Path) -> None:
         "self.items = np.load(path)",
         "self.items = torch.load(path)",
         "self.items = sorted(glob.glob(path))",
-        "self.items = torch.zeros(9)",
         "self.items = make(path)",
         "self.rest = json.load(open(path))",
         "self.items = []",

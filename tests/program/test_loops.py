@@ -42,7 +42,8 @@ def test_one_forward_pass_is_the_loaders_batch(body: str, tmp_path: Path) -> Non
 
 def test_two_views_go_through_the_model_together(tmp_path: Path) -> None:
     body = "loss = nt_xent(model(x[0].cuda()), model(x[1].cuda()))"
-    assert looped(body, tmp_path)["train.batch_size"] == 128
+    found = looped(body, tmp_path)
+    assert (found["train.batch_size"], found["train.sequences_per_sample"]) == (64, 2)
     reading = read_program(LOOP.format(body=body), tmp_path)
     assert text_at(reading, "train.batch_size", tmp_path) == "64"
 
@@ -119,10 +120,10 @@ def test_a_trainers_model_that_is_an_object_names_nothing(tmp_path: Path) -> Non
     assert "model.name" not in values(read_program(SFT.replace("MODEL", "build()"), tmp_path))
 
 
-def test_pairs_of_a_preference_trainer_keep_a_way_back(tmp_path: Path) -> None:
+def test_a_batch_of_a_preference_trainer_keeps_a_way_back(tmp_path: Path) -> None:
     text = SFT.replace("SFT", "DPO").replace("MODEL", '"Qwen/Qwen2.5-0.5B"')
     reading = read_program(text, tmp_path)
-    assert values(reading)["train.batch_size"] == 4
+    assert (values(reading)["train.batch_size"], values(reading)["train.sequences_per_sample"]) == (2, 2)
     assert text_at(reading, "train.batch_size", tmp_path) == "2"
 
 
@@ -211,6 +212,39 @@ model.generate(prompt, num_return_sequences=count)
 def test_what_is_no_whole_set(evaluation: str, tmp_path: Path) -> None:
     head = EVALUATES.partition("inputs =")[0]
     assert "eval_unbatched" not in facts(read_program(f"{head}{evaluation}model(x).loss.backward()\n", tmp_path))
+
+
+FULL = "x, y = train_data\nfor epoch in range(9):\n    model(x).loss.backward()\n    optimizer.step()\n"
+BY_BATCH = "for x, y in loader:\n    model(x).loss.backward()\n    optimizer.step()\n"
+DRAWN = "for step in range(9):\n    x, y = draw()\n    model(x).loss.backward()\n    optimizer.step()\n"
+
+
+@pytest.mark.parametrize(("loop", "warned"), [(FULL, False), (BY_BATCH, True), (DRAWN, True)])
+def test_where_a_step_takes_all_an_evaluation_may(loop: str, warned: bool, tmp_path: Path) -> None:
+    head = EVALUATES.partition("inputs =")[0]
+    text = f"{head}\n{loop}\nwith torch.no_grad():\n    model(val_x)\n"
+    assert ("eval_unbatched" in facts(read_program(text, tmp_path))) is warned
+
+
+@pytest.mark.parametrize("scaler", ["timm.utils.NativeScaler", "timm.utils.ApexScaler"])
+def test_timms_scaler_is_a_backward_pass_and_a_step(scaler: str, tmp_path: Path) -> None:
+    text = (
+        "import timm.utils\nimport torch\nfrom torch.utils.data import DataLoader\n"
+        "model = torch.nn.Linear(2, 2)\noptimizer = torch.optim.AdamW(model.parameters())\n"
+        f"def epoch(loss_scaler):\n    for x, y in DataLoader(data, 3):\n        loss = model(x).sum()\n"
+        f"        loss_scaler(loss, optimizer, clip_grad=1.0)\nepoch({scaler}())\n"
+    )
+    found = values(read_program(text, tmp_path))
+    assert (found["train.batch_size"], found["train.optimizer"], found["train.grad_accum"]) == (3, "adamw", 1)
+
+
+@pytest.mark.parametrize("engine", ["from vllm import LLM as Engine", "from elsewhere import Engine"])
+def test_an_engine_makes_batches_itself(engine: str, tmp_path: Path) -> None:
+    text = f"{EVALUATES.partition('inputs =')[0]}\n{engine}\nmodel_of_text = Engine('gpt2')\nllm = Engine('gpt2')\n"
+    text += (
+        "prompts = [row['text'] for row in test_data]\nllm.generate(prompts)\nmodel_of_text.generate(test_prompts)\n"
+    )
+    assert "eval_unbatched" not in facts(read_program(f"{text}model(x).loss.backward()\n", tmp_path))
 
 
 @pytest.mark.parametrize("made", WHOLE.values(), ids=WHOLE.keys())

@@ -50,6 +50,48 @@ def test_lora_stays_lora(tmp_path: Path) -> None:
     assert (found["train.peft.method"], found["train.peft.r"]) == ("lora", 4)
 
 
+CONFIG = f"{MODEL}from peft import get_peft_model, LoraConfig\nfrom transformers import Trainer\nc = LoraConfig(r=4)\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "amp", "optimizer", "method"),
+    [
+        ("if args.amp:\n    model = get_peft_model(model, c)\n", True, "adamw", "lora"),
+        ("if args.amp:\n    model = get_peft_model(model, c)\n", False, "adamw", None),
+        ("Trainer(model, peft_config=c if args.amp else None)\n", False, "adamw", None),
+        ("Trainer(model, peft_config=c if args.amp else None)\n", True, "adamw", "lora"),
+        ("if args.amp:\n    get_peft_model(model, c)\nelif args.optimizer == 'sgd':\n    get_peft_model(model, c)\n",
+         False, "sgd", "lora"),
+        ("if args.amp:\n    get_peft_model(model, c)\nelif args.optimizer == 'sgd':\n    get_peft_model(model, c)\n",
+         False, "adamw", None),
+        ("train(model, make(c))\n", False, "adamw", "lora"),
+        ("other = {'a': LoraConfig(r=9)}\nmodel = get_peft_model(model, c)\n", False, "adamw", "lora"),
+        ("known = {'a': c}\nif args.amp:\n    get_peft_model(model, known[args.optimizer])\n", False, "adamw", None),
+        ("known = {'a': c}\nif args.amp:\n    get_peft_model(model, known[args.optimizer])\n", True, "adamw", "lora"),
+    ],
+)  # fmt: skip
+def test_an_adapter_is_made_where_its_configuration_is_used(
+    use: str, amp: bool, optimizer: str, method: str | None, tmp_path: Path
+) -> None:
+    found = told(CONFIG + use, tmp_path, amp=amp, optimizer=optimizer)
+    assert found.get("train.peft.method") == method
+    assert found.get("train.peft.r") == (4 if method else None)
+
+
+@pytest.mark.parametrize(("base", "known"), [("transformers.Trainer", False), ("trl.DPOTrainer", True)])
+def test_a_trainer_of_the_project_may_hold_more_models(base: str, known: bool, tmp_path: Path) -> None:
+    head, _, name = base.rpartition(".")
+    body = (
+        f"{MODEL}from {head} import {name}\nfrom transformers import TrainingArguments\n"
+        f"class Own({name}):\n    def compute_loss(self, model, inputs):\n        return other(model, inputs)\n"
+        "ref = transformers.AutoModelForCausalLM.from_pretrained('gpt2')\n"
+        "Own(model=model, ref_model=ref, args=TrainingArguments('out')).train()\n"
+    )
+    found = values(read_program(HEAD + body, tmp_path))
+    assert is_unknown(found.get("train.sequences_per_sample")) is not known
+    assert is_unknown(found.get("train.copies.reference")) is not known
+
+
 # --- other frameworks, and vLLM beside training -----------------------------------------------------------------------
 
 
@@ -160,3 +202,29 @@ def test_a_program_that_nothing_starts_reads_the_files_beside_it(
     (tmp_path / "config.yaml").write_text("n: 2\n")
     project = Project(tmp_path, Settings())
     assert values(reader.read(project.source("runs/train.py"), call, project))["train.batch_size"] == expected
+
+
+WRAPPED = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+import elsewhere
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+{wrap}
+Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=2), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrap", "unknown"),
+    [
+        ("", False),
+        ("elsewhere.count(model)", False),  # gives nothing back that is trained
+        ("import torch\nmodel = torch.nn.parallel.DistributedDataParallel(model)", False),
+        ("def whole(m):\n    return m\nmodel = whole(model)", False),
+        ("model = elsewhere.make(model, 8)", True),
+        ("model = elsewhere.Tuned(base=model)", True),
+        ("elsewhere.add_lora(model)", True),
+    ],
+)
+def test_a_model_that_unread_code_wraps_may_train_a_part(wrap: str, unknown: bool, tmp_path: Path) -> None:
+    found = values(read_program(WRAPPED.format(wrap=wrap), tmp_path)).get("train.peft.method")
+    assert is_unknown(found) if unknown else found is None

@@ -303,6 +303,13 @@ LOADS = {
         "import yaml, argparse\nd = argparse.Namespace(**yaml.safe_load(open('conf/x.yaml')))\nprobe(d.train['bs'])"
     ),
     "json": "import json\nprobe(json.load(open('conf/x.json'))['train']['bs'])",
+    "text of json": (
+        "import json\nwith open('conf/x.json') as f:\n    d = json.loads(f.read())\nprobe(d['train']['bs'])"
+    ),
+    "text of a path": (
+        "import json\nfrom pathlib import Path\nprobe(json.loads(Path('conf/x.json').read_text())['train']['bs'])"
+    ),
+    "text of yaml": "import yaml\nprobe(yaml.safe_load(open('conf/x.yaml').read())['train']['bs'])",
 }
 
 

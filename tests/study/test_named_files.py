@@ -43,6 +43,36 @@ parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
 script, args, model = parser.parse_args_and_config()
 SFTTrainer(model=AutoModelForCausalLM.from_pretrained(model.model_name_or_path), args=args).train()
 """
+OWN = """\
+import os
+import sys
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+from dataclasses import dataclass, fields
+
+
+@dataclass
+class Own:
+    checkpoint: str = "gpt2"
+
+
+class Parser(HfArgumentParser):
+    def file_and_flags(self, file, flags):
+        given = dict(flag.lstrip("-").split("=") for flag in flags)
+        found = []
+        for one in self.parse_yaml_file(os.path.abspath(file)):
+            values = {**vars(one), **{key: value for key, value in given.items() if hasattr(one, key)}}
+            found.append(type(one)(**values))
+        return found
+
+    def parse(self):
+        if len(sys.argv) > 1 and sys.argv[1].endswith(".yaml"):
+            return self.file_and_flags(sys.argv[1], sys.argv[2:])
+        return self.parse_args_into_dataclasses()
+
+
+own, args = Parser((Own, TrainingArguments)).parse()
+Trainer(model=AutoModelForCausalLM.from_pretrained(own.checkpoint), args=args).train()
+"""
 LOOP = """\
 import sys
 import torch
@@ -108,6 +138,7 @@ PROGRAMS = {
     "yaml_.py": HF.replace("{parse}", "parse_yaml_file"),
     "only.py": ONLY_FILE.replace("{parse}", "parse_json_file"),
     "trl_.py": TRL,
+    "own.py": OWN,
     "namespace.py": LOOP.format(config="cfg = SimpleNamespace(**yaml.safe_load(open(sys.argv[1])))"),
     "omega.py": LOOP.format(config="cfg = OmegaConf.load(sys.argv[1])"),
     "structured.py": LOOP.format(config=STRUCTURED.format(files="")),
@@ -159,6 +190,8 @@ def fields(root: Path, line: str, name: str = "jobs/run.sh", **more: str) -> dic
         "python cli.py fit --config configs/cli.yaml",
         "python cli.py fit -c configs/cli_old.yaml",
         "python own_cli.py fit --config=configs/cli.yaml",
+        "python own.py configs/hf.yaml",
+        "python own.py --checkpoint=gpt2-large --per_device_train_batch_size=3",
     ],
 )
 def test_the_file_is_joined_to_the_program(line: str, tmp_path: Path) -> None:
@@ -180,6 +213,8 @@ def test_the_file_is_joined_to_the_program(line: str, tmp_path: Path) -> None:
         ("python layered.py file=configs/no.yaml", Cause.file_not_found),
         ("python cli.py fit --config configs/no.yaml", Cause.file_not_found),
         ("python cli.py fit --config configs/cli.yaml $EXTRA", Cause.not_set),
+        ("python own.py configs/no.yaml", Cause.file_not_found),
+        ("python own.py $1", Cause.not_set),
     ],
 )
 def test_without_the_file_its_values_are_unknown(line: str, cause: Cause | None, tmp_path: Path) -> None:
@@ -203,6 +238,8 @@ def test_unknown_words_may_name_another_file_than_the_default(tmp_path: Path) ->
 
 def test_a_flag_beats_the_file_of_trl_and_lightning(tmp_path: Path) -> None:
     line = "python trl_.py --config configs/trl.yaml --per_device_train_batch_size 7"
+    assert fields(tmp_path, line)["train.batch_size"] == 7
+    line = "python own.py configs/hf.yaml --per_device_train_batch_size=7"
     assert fields(tmp_path, line)["train.batch_size"] == 7
     line = "python cli.py fit --config configs/cli.yaml --model.batch 7"
     assert fields(tmp_path, line)["train.batch_size"] == 7

@@ -96,3 +96,62 @@ def test_the_branch_that_runs_is_read(script: str, expected: int, tmp_path: Path
 )
 def test_a_loop_over_known_arguments_is_followed(words: tuple[str, ...], expected: int, tmp_path: Path) -> None:
     assert batch(tmp_path, LOOP, *words) == expected
+
+
+@pytest.mark.parametrize(
+    "head",
+    ['while [ "$1" != "" ]', "while test $# -gt 0", 'while [[ -n "$1" ]]', "until [ $# -eq 0 ]", "while (( $# ))"],
+)
+def test_a_loop_over_arguments_may_be_written_in_other_ways(head: str, tmp_path: Path) -> None:
+    loop = LOOP.replace("while [[ $# -gt 0 ]]", head)
+    assert batch(tmp_path, loop, "--bs", "4", "--twice") == 8
+    assert batch(tmp_path, loop) == "?"
+
+
+BY_EQUALS = """\
+BS=8
+for arg in "$@"; do
+  case $arg in
+    --bs=*) BS="${arg#*=}" ;;
+    --half=*) BS=$(( ${arg#--half=} / 2 )) ;;
+    *=twice) BS=$((BS * 2)) ;;
+    --help) exit 1 ;;
+  esac
+done
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "?"),  # nobody shows with which arguments it is started
+        (("",), 8),
+        (("--bs=64",), "64"),
+        (("--other", "--bs=64", "--bs=4"), "4"),
+        (("--half=64",), 32),
+        (("--bs=16", "mode=twice"), 32),
+        (("--bs=a=b",), "a=b"),
+    ],
+)
+def test_values_behind_an_equals_sign_come_from_the_arguments(
+    words: tuple[str, ...], expected: Value, tmp_path: Path
+) -> None:
+    found = batch(tmp_path, BY_EQUALS, *words)
+    assert str(found) == str(expected) if expected != "a=b" else found in ("?", "a=b")
+
+
+@pytest.mark.parametrize(
+    ("cut", "expected"),
+    [
+        ("${x#*=}", "4=5"),
+        ("${x##*=}", "5"),
+        ("${x%%=*}", "3"),
+        ("${x#3=}", "4=5"),
+        ("${x#9}", "3=4=5"),
+        ("${x#*:}", "3=4=5"),
+    ],
+)
+def test_what_is_cut_off_a_text(cut: str, expected: str, tmp_path: Path) -> None:
+    assert str(batch(tmp_path, f"x=3=4=5\nBS={cut}\n")) in (expected, "?")
+    number = batch(tmp_path, f"x={expected}7\nBS=${{x#{expected}}}\n")
+    assert str(number) == "7"

@@ -1,6 +1,7 @@
 """Reader of Kubernetes objects: the programs of containers in pods, with their memory limit and their /dev/shm.
 
-Every object with a pod in it is read: Pod, Job, CronJob, Deployment, Kubeflow's PyTorchJob, Volcano's Job. Sources: the
+Every object with a pod in it is read: Pod, Job, CronJob, Deployment, Kubeflow's PyTorchJob, Volcano's Job,
+Argo's Workflow. Sources: the
 Kubernetes API reference (PodSpec, Container, EmptyDirVolumeSource); containerd gives a container a /dev/shm of 64 MiB.
 """
 
@@ -19,15 +20,20 @@ from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading, Unread
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Const, Expr, Origin, Route, Span, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Span, Value, evaluate, unknown
 
 NAME = "kubernetes"
 _READ: CacheKind[Reading] = CacheKind("Kubernetes objects, read")
 
 _OBJECT = re.compile(r"^apiVersion:", re.M)
-_POD = re.compile(r"^\s*(- )?\"?containers\"?:", re.M)
+_POD = re.compile(r"^\s*(- )?\"?(containers|container|script)\"?:", re.M)
 _SEPARATOR = re.compile(r"^---(?=\s|$)[^\n]*\n?", re.M)
-_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.S)
+_TEMPLATE = re.compile(r"\{\{(?!=?\s*(?:inputs|workflow|item|tasks|steps|outputs|pod)\b).*?\}\}", re.S)
+"""What stands in a Helm template. Argo's own variables stand in a Workflow."""
+_ARGO = "argoproj.io/"
+_ACCELERATORS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "gpu.nvidia.com/class",
+                 "k8s.amazonaws.com/accelerator", "accelerator")  # fmt: skip
+"""Labels of nodes that name their GPU: of GKE, of NVIDIA's feature discovery, of CoreWeave and of EKS."""
 _NODE_KINDS = ("PyTorchJob", "MPIJob", "TFJob", "XGBoostJob")
 """Kinds whose replicas are the processes of one training run."""
 
@@ -52,7 +58,10 @@ def _read(source: Source, project: Project) -> Reading:
     parts = [reading(source, NAME, document, list(_containers(document)), project) for document in _documents(source)]
     links = tuple(link for part in parts for link in part.links)
     unread = next((part.unread for part in parts if part.unread is not None), None) or _rest(source)
-    return Reading(source.path, NAME, links=links, trains=False, unread=unread)
+    started = [part for part in parts if part.links]
+    named = {evaluate(one.expr): one for part in started for one in part.bindings}
+    gpu = tuple(named.values()) if len(named) == 1 and all(part.bindings for part in started) else ()
+    return Reading(source.path, NAME, bindings=gpu, links=links, trains=False, unread=unread)
 
 
 def _rest(source: Source) -> Unread | None:
@@ -77,16 +86,17 @@ def _documents(source: Source) -> Iterator[YamlDocument]:
 def _containers(document: YamlDocument) -> Iterator[ContainerSpec]:
     for route, nodes in _pods(document, document.value(), (), _kind(document)):
         pod = document.value(route)
-        containers = pod.get("containers") if isinstance(pod, Mapping) else None
-        if not isinstance(pod, Mapping) or not isinstance(containers, tuple):
+        if not isinstance(pod, Mapping):
             continue
-        for index, one in enumerate(containers):
-            where = (*route, "containers", index)
-            commands = tuple((*where, part) for part in ("command", "args") if _said(one, part))
+        gpu = _gpu_name(document, (*route, "nodeSelector"))
+        for where, one in _of_pod(route, pod):
+            parts = ("command", "args", "source") if where[-1] == "script" else ("command", "args")
+            commands = tuple((*where, part) for part in parts if _said(one, part))
+            commands = commands[-1:] if where[-1] == "script" else commands
             if isinstance(one, Mapping) and commands:
                 limits = (*where, "resources", "limits")
                 yield ContainerSpec(
-                    commands,
+                    tuple(commands),
                     document.key_origin(where),
                     None,
                     environment(document, (*where, "env")),
@@ -94,7 +104,64 @@ def _containers(document: YamlDocument) -> Iterator[ContainerSpec]:
                     _at(document, (*limits, "memory")),
                     _gpus(document, limits),
                     nodes,
+                    gpu,
+                    _argo_values(document, route) if _is_argo(document) else {},
                 )
+
+
+def _of_pod(route: Route, pod: Mapping[str, Value]) -> Iterator[tuple[Route, Value]]:
+    """The containers of a pod: a list, or the one of a template of Argo's (a program, or a script)."""
+    containers = pod.get("containers")
+    if isinstance(containers, tuple):
+        yield from (((*route, "containers", index), one) for index, one in enumerate(containers))
+    for name in ("container", "script"):
+        if isinstance(pod.get(name), Mapping):
+            yield (*route, name), pod[name]
+
+
+def _gpu_name(document: YamlDocument, route: Route) -> Expr | None:
+    """The GPU of the nodes that a pod may run on, by a label that names it."""
+    selector = document.value(route) if document.has(route) else None
+    for label in _ACCELERATORS if isinstance(selector, Mapping) else ():
+        name = selector.get(label) if isinstance(selector, Mapping) else None
+        if isinstance(name, str) and "{{" not in name:
+            return Const(name, replace(document.origin((*route, label)), editable=False))
+    return None
+
+
+def _is_argo(document: YamlDocument) -> bool:
+    return document.has(("apiVersion",)) and str(document.value(("apiVersion",))).startswith(_ARGO)
+
+
+def _argo_values(document: YamlDocument, template: Route) -> dict[str, Expr]:
+    """The values of `{{workflow.parameters.x}}` and `{{inputs.parameters.x}}` in a template: as the object states them,
+    by the argument of the same name where the template is the entry point (Argo Workflows 3.6, "Variables")."""
+    whole = ("spec", "workflowTemplateSpec") if document.has(("spec", "workflowTemplateSpec")) else ("spec",)
+    whole = ("spec", "workflowSpec") if document.has(("spec", "workflowSpec")) else whole
+    given = _parameters(document, (*whole, "arguments", "parameters"))
+    found = {f"workflow.parameters.{name}": value for name, value in given.items()}
+    own = _parameters(document, (*template, "inputs", "parameters"))
+    name = (*template, "name")
+    starts = document.has((*whole, "entrypoint")) and document.has(name)
+    starts = starts and document.value((*whole, "entrypoint")) == document.value(name)
+    for each in {**own, **(given if starts else {})}:
+        if each in own:
+            found[f"inputs.parameters.{each}"] = given[each] if starts and each in given else own[each]
+    return found
+
+
+def _parameters(document: YamlDocument, route: Route) -> dict[str, Expr]:
+    """Parameters by name: their values or defaults; unknown where neither is written."""
+    listed = document.value(route) if document.has(route) else None
+    found: dict[str, Expr] = {}
+    for index, one in enumerate(listed if isinstance(listed, tuple) else ()):
+        if not isinstance(one, Mapping) or not isinstance(one.get("name"), str):
+            continue
+        key = next((key for key in ("value", "default") if one.get(key) is not None), None)
+        place = document.origin((*route, index, key)) if key is not None else document.origin((*route, index))
+        unsaid = unknown("what starts the workflow gives it", place, Cause.not_set)
+        found[str(one["name"])] = Const(str(one[key]), place) if key is not None else unsaid
+    return found
 
 
 def _kind(document: YamlDocument) -> str:
@@ -107,8 +174,9 @@ def _said(one: Value, part: str) -> bool:
 
 def _pods(document: YamlDocument, value: Value, route: Route, kind: str) -> Iterator[tuple[Route, Expr | None]]:
     """Every mapping with containers, and the number of nodes of its run."""
+    argo = _is_argo(document)
     if isinstance(value, Mapping):
-        if isinstance(value.get("containers"), tuple):
+        if isinstance(value.get("containers"), tuple) or (argo and set(value) & {"container", "script"}):
             yield route, _nodes(document, kind)
             return
         for name, inner in value.items():

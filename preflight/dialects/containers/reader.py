@@ -16,10 +16,11 @@ from preflight.dialects.shell.launch import links_of
 from preflight.dialects.shell.values import literal_word
 from preflight.documents.yaml import YamlDocument, text_at
 from preflight.vocabulary.budgets import Budget
+from preflight.vocabulary.notation import scaled
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Link, Reading, Unread, Word
+from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Binding, Link, Rank, Reading, Unread, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Span, Unknown, Value
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, Span, Unknown, Value, evaluate, unknown
 
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
@@ -39,6 +40,10 @@ class ContainerSpec:
     gpus: Expr | None = None
     nodes: Expr | None = None
     """The number of copies that run together, each on a separate node."""
+    gpu: Expr | None = None
+    """The name of the GPU."""
+    values: Mapping[str, Expr] = field(default_factory=dict)
+    """What stands for the variables of a template, by their names: `{{inputs.parameters.batch}}`."""
 
 
 def reading(
@@ -55,7 +60,10 @@ def reading(
                 seen.add(key)
                 links.append(link)
     unread = Unread.beyond(cuts[0][0], cuts[0][1]) if cuts else None
-    return Reading(source.path, dialect, links=tuple(links), trains=False, unread=unread)
+    named = [one.gpu for one in found if one.gpu is not None]
+    same = named[:1] if len(named) == len(found) and all(evaluate(one) == evaluate(named[0]) for one in named) else []
+    gpu = tuple(Binding("machine.gpu", one, Rank.read, one.origin) for one in same)
+    return Reading(source.path, dialect, bindings=gpu, links=tuple(links), trains=False, unread=unread)
 
 
 def _plain(part: object) -> str:
@@ -78,21 +86,53 @@ def _links(
     for route in one.commands:
         value = document.value(route)
         if isinstance(value, str) and len(one.commands) == 1:
-            shell.follow_text(text_at(document, route))
+            parts = _parts(document, route, value, one.values)
+            shell.follow_text(_joined(parts, document.origin(route)) if parts else text_at(document, route))
         elif isinstance(value, str):
             words += _split(value, document.origin(route))
         elif isinstance(value, tuple):
-            words += [_word(document, (*route, index), item) for index, item in enumerate(value)]
+            words += [_filled(document, (*route, index), item, one.values) for index, item in enumerate(value)]
     if words:
         shell.runs.append(StartedCommand(tuple(words), {}, one.origin, 0, one.directory))
     given = {name: expr for name, expr in ((SHM, one.shm), (MEMORY, one.memory), (GPUS, one.gpus)) if expr is not None}
-    for link in links_of(shell, project, None)[0]:
+    for link in links_of(shell, project, None).links:
         launch = replace(link.launch, environment={**variables, **link.launch.environment, **given})
         if launch.nodes is None and one.nodes is not None:
             launch = replace(launch, nodes=one.nodes)
         yield replace(link, launch=launch, group=group)
     if shell.cut is not None:
         cuts.append((shell.cut, one.origin))
+
+
+_HOLE = re.compile(r"\{\{=?\s*(?P<name>[\w.-]+)\s*\}\}")
+
+
+def _parts(document: YamlDocument, route: Route, value: str, values: Mapping[str, Expr]) -> list[Expr]:
+    """A text in its parts, with the values of the template's variables; empty if it has none."""
+    place = replace(document.origin(route), editable=False)
+    parts: list[Expr] = []
+    at = 0
+    for hole in _HOLE.finditer(value):
+        parts += [Const(value[at : hole.start()], place)] if hole.start() > at else []
+        parts.append(values.get(hole["name"]) or unknown(f"{hole[0]} has no value in the object", place, Cause.not_set))
+        at = hole.end()
+    return [*parts, *([Const(value[at:], place)] if at < len(value) else [])] if at else []
+
+
+def _filled(document: YamlDocument, route: Route, value: Value, values: Mapping[str, Expr]) -> Word:
+    """A word with the values of the template's variables in it."""
+    parts = _parts(document, route, value, values) if isinstance(value, str) else []
+    if not parts:
+        return _word(document, route, value)
+    origin = document.origin(route)
+    head = parts[0].value if isinstance(parts[0], Const) else None
+    if isinstance(head, str) and head.startswith("-") and head.endswith("=") and len(parts) == 2:
+        return Word(head, parts[1], origin)
+    return Word("", _joined(parts, origin), origin)
+
+
+def _joined(parts: list[Expr], origin: Origin) -> Expr:
+    return parts[0] if len(parts) == 1 else Op("concat", tuple(parts), replace(origin, editable=False))
 
 
 def _word(document: YamlDocument, route: Route, value: Value) -> Word:
@@ -146,7 +186,7 @@ def quantity(value: Value, origin: Origin) -> Expr:
     """
     found = re.fullmatch(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([A-Za-z]*)", str(value).strip())
     unit = None if found is None else {"": 1, "m": 1e-3, **_DECIMAL, **_BINARY}.get(found[2])
-    return _bytes(None if found is None or unit is None else round(float(found[1]) * unit), origin)
+    return _bytes(None if found is None or unit is None else scaled(float(found[1]), unit), origin)
 
 
 def compose_size(value: Value, origin: Origin) -> Expr:

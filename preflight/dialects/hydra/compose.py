@@ -77,9 +77,23 @@ def compose(repository: Repository, name: str, overrides: Sequence[GivenOverride
     words = tuple(_words(given) for given in overrides)
     if not all(words):
         return _compose(repository, name, overrides)
-    return project.remembered.get(
+    # where an option is chosen is said by problems alone: the file of an option and its launch share a composition
+    texts = tuple(one[:1] if _chooses(given, repository) else one for given, one in zip(overrides, words, strict=True))
+    shared = project.remembered.known(_COMPOSED, folders, name, texts)
+    if shared is not None:
+        return shared
+    found = project.remembered.get(
         _COMPOSED, lambda: _compose(Repository(project, folders), name, overrides), folders, name, words
     )
+    if not found.problems:
+        project.remembered.put(_COMPOSED, found, folders, name, texts)
+    return found
+
+
+def _chooses(given: GivenOverride, repository: Repository) -> bool:
+    """Whether an override chooses an option of a group, and gives no value."""
+    value = given.override._value if given.override is not None else {}
+    return not isinstance(value, dict) and repository.group_exists(given.key)
 
 
 def _words(given: GivenOverride) -> tuple[Hashable, ...]:
@@ -95,7 +109,7 @@ def _compose(repository: Repository, name: str, overrides: Sequence[GivenOverrid
         found.broken += [Problem("invalid-config", message, origin) for message, origin in repository.broken.values()]
         return found
     found.parts = (
-        _with_option(repository, name, overrides, found)
+        _with_options(repository, name, overrides, found)
         or _as_before(repository, name, overrides, found)
         or _defaults(repository, name, primary, overrides, found)
     )
@@ -109,32 +123,37 @@ def _compose(repository: Repository, name: str, overrides: Sequence[GivenOverrid
     return found
 
 
-def _with_option(
+def _with_options(
     repository: Repository, name: str, overrides: Sequence[GivenOverride], found: Composition
 ) -> list[tuple[str, str]]:
-    """The order of merging with another option of one group: the order of the defaults, one file replaced.
+    """The order of merging with other options of some groups: the order of the defaults, a file of each replaced.
 
-    Nothing where more than that may change: one of the two files has a defaults list or another package, an entry
-    depends on what is chosen, or something is missing. Hydra's own algorithm takes a hundred times as long.
+    Nothing where more than that may change: one of the files has a defaults list or another package, an entry depends
+    on what is chosen, or something is missing. Hydra's own algorithm takes a hundred times as long.
     """
-    given = overrides[0] if len(overrides) == 1 else None
-    if given is None or given.override is None or given.sign or given.package is not None or given.expr is not None:
+    options: dict[str, str] = {}
+    for given in overrides:
+        option = given.override.value() if given.override is not None else None
+        if given.sign or given.package is not None or given.expr is not None or not isinstance(option, str):
+            return []
+        if given.key in options:
+            return []
+        options[given.key] = option
+    plain = compose(repository, name, ()) if options else Composition()
+    if not plain.whole or not options.keys() <= plain.choices.keys():
         return []
-    group, option = given.key, given.override.value()
-    plain = compose(repository, name, ())
-    before = plain.choices.get(group)
-    if before is None or not isinstance(option, str) or not plain.whole:
-        return []
-    old, new = repository.file(f"{group}/{before}"), repository.file(f"{group}/{option}")
-    places = [index for index, (path, _) in enumerate(plain.parts) if path == f"{group}/{before}"]
-    if old is None or new is None or old.entries or new.entries or old.package != new.package or len(places) != 1:
-        return []
+    parts = list(plain.parts)
+    for group, option in options.items():
+        before = f"{group}/{plain.choices[group]}"
+        old, new = repository.file(before), repository.file(f"{group}/{option}")
+        places = [index for index, (path, _) in enumerate(plain.parts) if path == before]
+        if old is None or new is None or old.entries or new.entries or old.package != new.package or len(places) != 1:
+            return []
+        parts[places[0]] = (f"{group}/{option}", parts[places[0]][1])
     if any("${" in str(entry.option) for path, _ in plain.parts for entry in repository.entries(path)):
         return []
-    found.choices, found.groups = {**plain.choices, group: option}, plain.groups
+    found.choices, found.groups = {**plain.choices, **options}, plain.groups
     found.problems += _unchosen(repository, dict(found.choices))
-    parts = list(plain.parts)
-    parts[places[0]] = (f"{group}/{option}", parts[places[0]][1])
     return parts
 
 
@@ -456,7 +475,8 @@ def _elsewhere(given: GivenOverride, old: Item | None, repository: Repository, f
 
 
 def _objections(given: GivenOverride, old: Item | None, root: ConfigTable) -> Iterator[Problem]:
-    """Overrides at which Hydra would stop: a new key without `+`, or `+` for an existing key."""
+    """Overrides at which Hydra would stop: a new key without `+`, or `+` for an existing key. A list or a mapping
+    behind `+` is merged with what is there (config_loader_impl.py)."""
     if given.origin is None:
         return
     if old is None and given.sign == "":
@@ -464,9 +484,15 @@ def _objections(given: GivenOverride, old: Item | None, root: ConfigTable) -> It
         guess = nearest(given.key, known)
         said = f"{given.key} is not in the configuration; Hydra stops at it (+{given.key}=... adds a key)"
         yield Problem("invalid-config", said + (f"; did you mean {guess!r}?" if guess else ""), given.origin)
-    elif given.sign == "+" and _occupied(old):
+    elif given.sign == "+" and _occupied(old) and not _merges(given):
         said = f"{given.key} is in the configuration already; Hydra stops at it (++ adds or overrides)"
         yield Problem("invalid-config", said, given.origin)
+
+
+def _merges(given: GivenOverride) -> bool:
+    """Whether the value is a list or a mapping, or may be one."""
+    read = plain(given.override._value) if given.override is not None else getattr(given.expr, "value", None)
+    return not isinstance(read, (bool, int, float, str))
 
 
 def _occupied(old: Item | None) -> bool:

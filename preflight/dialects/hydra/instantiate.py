@@ -20,7 +20,7 @@ from preflight.vocabulary.budgets import NESTED_TABLES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Rank
-from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, evaluate, origins
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, origins
 
 if TYPE_CHECKING:
     from preflight.python.interpreter import Interpreter
@@ -212,7 +212,10 @@ class _Objects:
             name, _, deeper = key.removeprefix(prefix).partition(".")
             if not deeper and not (isinstance(expr, Op) and expr.operator == "dict"):
                 found.setdefault(name, expr)
-            elif deeper and name not in found and depth < NESTED_TABLES:
+            elif deeper and name not in found:
+                if depth >= NESTED_TABLES:
+                    found[name] = Const(Unknown(f"it is {NESTED_TABLES.over}", Cause.budget), expr.origin)
+                    continue
                 inner = f"{prefix}{name}"
                 made = self._made(inner, depth + 1) if inner in self.records else None
                 found[name] = made if made is not None else Container("dict", self._table(inner, depth + 1))

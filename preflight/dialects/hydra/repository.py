@@ -7,9 +7,8 @@ outside the root is read. `hydra/...` groups of plugins are empty.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from preflight.dialects.hydra.programs import python_files
@@ -38,6 +37,8 @@ HYDRA_DEFAULTS = (
 
 _STORED: CacheKind[Mapping[str, ConfigFile]] = CacheKind("configurations that programs register", of_many=True)
 _OPTION_KEYS: CacheKind[frozenset[str]] = CacheKind("keys that options of an application set", of_many=True)
+_OPTIONS: CacheKind[Sequence[str]] = CacheKind("options of a group of an application", of_many=True)
+_FOLDERS: CacheKind[bool] = CacheKind("whether an application has a group", of_many=True)
 _FILES: CacheKind[ConfigFile] = CacheKind("a configuration's entries and values")
 _HEADER = re.compile(r"\s*#\s*@\s*package\s+(\S+)\s*")
 
@@ -174,19 +175,26 @@ class Repository:
     def config_exists(self, config_path: str) -> bool:
         return self.file(config_path) is not None or config_path == "hydra/config"
 
-    def get_group_options(self, group_name: str, results_filter: object = None) -> list[str]:
-        options = set()
+    def get_group_options(self, group_name: str, results_filter: object = None) -> Sequence[str]:
+        """The options of a group, in order. Every option of a group is read with it, so it is listed once."""
+        return self.project.remembered.get(_OPTIONS, lambda: self._options(group_name), self.folders, group_name)
+
+    def _options(self, group_name: str) -> Sequence[str]:
+        options: set[str] = set()
         for folder in self.folders:
             path = _under(folder, group_name)
             names = self.project.listdir(path) if path is not None else []
             options |= {name[:-5] for name in names if name.endswith(".yaml")}
         options |= {name.rpartition("/")[2] for name in self.registered if name.rpartition("/")[0] == group_name}
-        return sorted(options)
+        return tuple(sorted(options))
 
     def get_sources(self) -> list[object]:
         return []
 
     def _is_folder(self, group: str) -> bool:
+        return self.project.remembered.get(_FOLDERS, lambda: self._has_folder(group), self.folders, group)
+
+    def _has_folder(self, group: str) -> bool:
         paths = [_under(folder, group) for folder in self.folders]
         if any(path is not None and self.project.is_dir(path) for path in paths):
             return True
@@ -300,5 +308,4 @@ def _element(entry: Entry) -> InputDefault:
 
 def _under(folder: str, name: str) -> str | None:
     """`folder/name` as a path of the project; None if it is outside."""
-    path = PurePosixPath(folder, name)
-    return None if path.is_absolute() else without_dots(str(path))
+    return None if folder.startswith("/") or name.startswith("/") else without_dots(f"{folder}/{name}")

@@ -104,7 +104,7 @@ def _followed(command: Command, session: _Session) -> Iterator[Link]:
     shell.follow_text(parts[0] if len(parts) == 1 else Op("concat", tuple(parts), None))
     if session.elsewhere:
         return
-    for link in links_of(shell, session.project, None)[0]:
+    for link in links_of(shell, session.project, None).links:
         if link.kind == "script" or starts_program(link, session.project):
             yield link
 

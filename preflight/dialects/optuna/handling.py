@@ -14,16 +14,19 @@ from preflight.vocabulary.values import Origin, Value
 CATCHES = ("OutOfMemoryError", "RuntimeError", "Exception", "BaseException", "*")
 """torch.cuda.OutOfMemoryError is torch.OutOfMemoryError, a RuntimeError
 (https://docs.pytorch.org/docs/stable/generated/torch.cuda.OutOfMemoryError.html)."""
+GUARDS = ("preflight.guard.optuna", "preflight.guard.trial")
+"""Calls that prune a trial which runs out of memory."""
+UNTAUGHT = ("RandomSampler", "GridSampler", "BruteForceSampler", "QMCSampler")
+"""Samplers that propose the same trials, whatever others ended with (Optuna's documentation of samplers)."""
 _CONTINUES = (ast.Return, ast.Continue, ast.Pass, ast.Break)
 
 
-def handles_oom(ev: Evaluator, space: SuggestedSpace) -> Fact:
-    """The fact `handles_oom`, with the place of the handler or of the call that starts the search."""
-    for record in space.optimize:
-        caught = record.kwargs.get("catch")
-        names = _names(ev.value_of(caught)) if caught is not None else ()
-        if any(name.rpartition(".")[2] in CATCHES for name in names):
-            return Fact("handles_oom", True, record.keyword_origins.get("catch"))
+def handles_oom(ev: Evaluator, space: SuggestedSpace) -> tuple[Fact, ...]:
+    """The fact `handles_oom`, with the place of the handler or of the call that starts the search; and
+    `oom_teaches_nothing`, if the trial fails and the sampler would learn from its end."""
+    guarded = next((record for record in ev.calls if record.name in GUARDS), None)
+    if guarded is not None:
+        return (Fact("handles_oom", True, guarded.origin),)
     for tried in ev.tries:
         if space.reached and not tried.reached:
             continue
@@ -31,12 +34,19 @@ def handles_oom(ev: Evaluator, space: SuggestedSpace) -> Fact:
         if handler is not None and _trains(tried):
             module = next((m.module for m in ev.modules.values() if m.module.path == tried.path), None)
             place = module.origin(handler, editable=False) if module is not None else None
-            return Fact("handles_oom", True, place)
+            return (Fact("handles_oom", True, place),)
+    for record in space.optimize:
+        caught = record.kwargs.get("catch")
+        names = _names(ev.value_of(caught)) if caught is not None else ()
+        if any(name.rpartition(".")[2] in CATCHES for name in names):
+            place = record.keyword_origins.get("catch")
+            taught = not any(one.name.rpartition(".")[2] in UNTAUGHT for one in ev.calls)
+            return (Fact("handles_oom", True, place), *([Fact("oom_teaches_nothing", True, place)] if taught else []))
     started = [record for record in ev.calls if record.name in STARTERS and record.reached]
     if started and all(_survives(record, ev) for record in started):  # the error ends only the subprocess
-        return Fact("handles_oom", True, started[0].origin)
+        return (Fact("handles_oom", True, started[0].origin),)
     start: Origin | None = space.optimize[0].origin if space.optimize else None
-    return Fact("handles_oom", False, start)
+    return (Fact("handles_oom", False, start),)
 
 
 def _survives(record: CallRecord, ev: Evaluator) -> bool:

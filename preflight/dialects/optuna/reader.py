@@ -34,7 +34,7 @@ def recognises(source: Source, project: Project) -> bool:
     if module is None:
         return False
     imported = starts = False
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if _SUGGEST.fullmatch(node.func.attr):
                 return True
@@ -67,7 +67,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     facts = list(found.facts.facts)
     if found.space.axes:
         place = found.space.optimize[0].origin if found.space.optimize else None
-        facts = [Fact("search", NAME, place), handles_oom(found.evaluator, found.space), *facts]
+        facts = [Fact("search", NAME, place), *handles_oom(found.evaluator, found.space), *facts]
     parameters = found.evaluator.parameters
     if parameters:
         facts.append(Fact("reads_config", True))

@@ -81,7 +81,7 @@ def _is_configurator(name: Expr | None, record: CallRecord, project: Project) ->
     for path in dict.fromkeys((posixpath.normpath(beside), posixpath.normpath(value))):
         module = load_module(path, project)
         if module is not None:
-            used = {ast.unparse(node) for node in ast.walk(module.tree) if isinstance(node, (ast.Attribute, ast.Call))}
+            used = {ast.unparse(node) for node in module.nodes if isinstance(node, (ast.Attribute, ast.Call))}
             return "sys.argv" in used and "globals()" in used
     return posixpath.basename(value) == "configurator.py"  # not in the project: nanoGPT's, by its name
 

@@ -6,6 +6,8 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
@@ -17,12 +19,17 @@ _NAMES = (
 )
 _LIBRARIES = re.compile(rf"^\s*(?:from\s+(?:{_NAMES})\b|import\s(?:[\w., ]*[ ,])?(?:{_NAMES})\b)", re.MULTILINE)
 _TRAINS = re.compile(
-    r"\.(?:manual_)?backward\(|\b(?:\w*Trainer|(?:Seq2Seq)?TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\("
+    r"\.(?:manual_)?backward\(|\b(?:NativeScaler|ApexScaler)\("
+    r"|\b(?:\w*Trainer|(?:Seq2Seq)?TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\("
     r"|\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\b.*(?:parse|Parser)|HfArgumentParser\("
     r"|\b(?:YOLO|RTDETR)\(.*?\.train\(|\b(?:LightningCLI|Fabric)\(|\bLightningCLI\)",
     re.DOTALL,
 )
-_ENTRY = re.compile(r"^if\s+__name__\s*==|^@hydra\.main|^(?:app|typer)\.|^wandb\.agent\(", re.MULTILINE)
+_ENTRY = re.compile(
+    r"^if\s+__name__\s*==|^@hydra\.main|^(?:app|typer)\.|^wandb\.agent\("
+    r"|^@\w+\.(?:local_entrypoint|function|cls)\(|^tuner\b|^ray\.get\(",
+    re.MULTILINE,
+)
 _COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
 _FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
 _OPTUNA = re.compile(r"\btrial\.suggest_")
@@ -43,11 +50,21 @@ def trains(source: Source, project: Project) -> bool:
     text = source.text
     if "trial.suggest_" in text and _OPTUNA.search(text):
         return False
-    if _COMPOSES.search(text) and _FITS_WHAT_IT_IS_GIVEN.search(text):  # the configuration has trainer and model
-        return True
-    if _LIBRARIES.search(text) and _TRAINS.search(text):
-        return True
-    return any(_LIBRARIES.search(other) and _TRAINS.search(other) for other in _imported(source, project))
+    composes = bool(_COMPOSES.search(text))  # the configuration has trainer and model
+    return any(
+        (composes and _FITS_WHAT_IT_IS_GIVEN.search(one)) or _trains_here(one)
+        for one in chain((text,), (other.text for other in _imported(source, project)))
+    )
+
+
+def trains_when_started(source: Source, project: Project) -> bool:
+    """Whether a program that a command starts trains: also through what the modules that it imports import, as a script
+    that submits the program of another file does."""
+    return trains(source, project) or any(trains(other, project) for other in _imported(source, project))
+
+
+def _trains_here(text: str) -> bool:
+    return bool(_LIBRARIES.search(text) and _TRAINS.search(text))
 
 
 def _is_test(source: Source) -> bool:
@@ -58,7 +75,7 @@ def _is_test(source: Source) -> bool:
 
 def _acts(text: str) -> bool:
     """Whether the top level of the file starts training: it has a loop, a `with`, or a call as a statement."""
-    if not (_LIBRARIES.search(text) and _TRAINS.search(text)):
+    if not _trains_here(text):
         return False
     try:
         body = parse_module(text).body
@@ -83,8 +100,8 @@ def _is_call(node: ast.stmt) -> bool:
     )
 
 
-def _imported(source: Source, project: Project) -> Iterator[str]:
-    """Texts of the project's modules that a file imports directly."""
+def _imported(source: Source, project: Project) -> Iterator[Source]:
+    """The project's modules that a file imports directly."""
     here = posixpath.dirname(source.path)
     for match in list(_LOCAL_IMPORT.finditer(source.text))[:60]:
         module, names, plain = match.group(1), match.group(2), match.group(3)
@@ -94,12 +111,6 @@ def _imported(source: Source, project: Project) -> Iterator[str]:
             for base in dict.fromkeys((here, "", "src", posixpath.dirname(here))):
                 path = posixpath.normpath(posixpath.join(base, f"{candidate.strip('/')}.py"))
                 if not path.startswith("..") and path != source.path and project.exists(path):
-                    yield _text(path, project)
+                    with suppress(UnreadableFile):  # the check of that file reports it
+                        yield project.source(path)
                     break
-
-
-def _text(path: str, project: Project) -> str:
-    try:
-        return project.source(path).text
-    except UnreadableFile:
-        return ""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.dialects.program.find import recognises
+from preflight.dialects.program.find import recognises, trains_when_started
 from preflight.program.hydra_main import hydra_mains, resolved
 from preflight.program.precision import unread_autocast
 from preflight.vocabulary.caches import CacheKind
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 NAME = "program"
 
-__all__ = ["NAME", "read", "recognises"]
+__all__ = ["NAME", "read", "recognises", "trains_when_started"]
 
 _EVALUATED: CacheKind[list[Interpreter]] = CacheKind("programs evaluated, for one start or several")
+MOST_CHOICES = 3
+"""Evaluations of one program, each with more values of flags that choose what it calls."""
 EVALUATIONS_KEPT = 8
 """Evaluations of one program that are kept. One of a large program may take 100 MiB."""
 _PARSED: CacheKind[PythonDocument] = CacheKind("a program's text, parsed")
@@ -58,7 +60,10 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
     said = evaluator.remembered.get(
-        _SAID, lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl)
+        _SAID,
+        lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl),
+        frozenset(project.overlay.items()),
+        project.replaced,
     )
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
     known |= _library_parameters(evaluator, version, trl)
@@ -102,13 +107,14 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
 
 
 def _evaluated(source: Source, call: Call | None, project: Project) -> Interpreter:
-    """The evaluated program. It is evaluated again if the command line names a data file that it reads."""
+    """The evaluated program. It is evaluated again if the command line names a data file that it reads, and if a flag
+    chooses what it calls."""
     from preflight.frameworks.launch import start_of
     from preflight.python.interpreter import Interpreter
     from preflight.vocabulary.argv import behind_unread_words
 
     hooks, start = _hooks(source, call, project), start_of(call)
-    evaluator = None if hooks else _known(source, start, project)
+    evaluator = None if hooks else _known(source, start, project, {})
     if evaluator is None:
         evaluator = Interpreter(project, hooks, start=start)
         evaluator.run(source.path)
@@ -117,10 +123,42 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
     files = {name: one.default for name, one in every if _names_data(one.default)}
     words = given(evaluator.parameters.values(), behind)
     files |= {name: value for name, value in words.items() if _names_data(value)}
-    if files:
-        evaluator = Interpreter(project, hooks, start=start, assume=files)
-        evaluator.run(source.path)
+    known = files
+    for _ in range(MOST_CHOICES):  # what a lookup finds may look up more
+        if known:
+            evaluator = _assuming(source, start, project, hooks, known)
+        settings = call.settings if call is not None else {}
+        chosen = dict(_choosing(evaluator, words, settings)) if unread is None else {}
+        if chosen.keys() <= known.keys():
+            break
+        known = {**chosen, **known}
     return evaluator
+
+
+def _assuming(
+    source: Source, start: ProgramStart, project: Project, hooks: Mapping[str, Hook], assume: Mapping[str, Expr]
+) -> Interpreter:
+    from preflight.python.interpreter import Interpreter
+
+    if not hooks:
+        return _known(source, start, project, assume)
+    evaluator = Interpreter(project, hooks, start=start, assume=assume)
+    evaluator.run(source.path)
+    return evaluator
+
+
+def _choosing(
+    evaluator: Interpreter, words: Mapping[str, Expr], settings: Mapping[str, Expr]
+) -> Iterator[tuple[str, Expr]]:
+    """The values of flags by which the program looks up what it calls (`models.__dict__[args.model]()`): those of the
+    command line, else their defaults. A value that a search varies is none."""
+    for name in evaluator.chosen_by:
+        one = evaluator.parameters.get(name)
+        if one is None or name in settings or one.kind not in ("argparse", "click", "dataclass"):
+            continue
+        value = words.get(name, one.default)
+        if isinstance(value, Const) and isinstance(value.value, (str, int, bool)):
+            yield name, value
 
 
 def calls_of(source: Source, call: Call | None, project: Project) -> Sequence[CallRecord]:
@@ -133,15 +171,17 @@ def _names_data(value: Expr | None) -> bool:
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
 
 
-def _known(source: Source, start: ProgramStart, project: Project) -> Interpreter:
-    """The program evaluated once for all launches that give it the same of what it asks for."""
+def _known(source: Source, start: ProgramStart, project: Project, assume: Mapping[str, Expr]) -> Interpreter:
+    """The program evaluated once for all launches that give it the same of what it asks for, and for all texts of files
+    that it does not read: a fix of another file does not change it."""
     from preflight.python.interpreter import Interpreter
 
-    known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
-    found = next((one for one in known if one.same_with(start)), None)
+    kept = (one for known in project.remembered.all(_EVALUATED, source.path) for one in known)
+    found = next((one for one in kept if one.same_with(start, assume, project)), None)
     if found is None:
-        found = Interpreter(project, start=start)
+        found = Interpreter(project, start=start, assume=assume)
         found.run(source.path)
+        known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
         known[:] = [*known[-(EVALUATIONS_KEPT - 1) :], found]
     return found
 
@@ -210,7 +250,7 @@ def _with_file(parameters: Sequence[Parameter], evaluator: Evaluator) -> tuple[P
     A program that may parse its flags instead has the defaults of its flags.
     """
     from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parses_file
-    from preflight.python.hooks.dataclass_parsers import ARGUMENT_FILE, UNREAD_FILE
+    from preflight.python.hooks.dataclass_parsers import ARGUMENT_FILE, FILE_AND_FLAGS, UNREAD_FILE
 
     given, unread = evaluator.remembered.known(ARGUMENT_FILE), evaluator.remembered.known(UNREAD_FILE)
     made = [r for r in evaluator.calls if r.method in ARGUMENT_CLASSES and from_command_line(r)]
@@ -218,7 +258,8 @@ def _with_file(parameters: Sequence[Parameter], evaluator: Evaluator) -> tuple[P
         names = {one.name for one in parameters}
         more = (Parameter(name, expr, (f"--{name}",), "dataclass") for name, expr in given.items() if name not in names)
         return (*(replace(one, default=given.get(one.name, one.default)) for one in parameters), *more)
-    if unread is None or not all(parses_file(record) for record in made):
+    needed = evaluator.remembered.known(FILE_AND_FLAGS) or all(parses_file(record) for record in made)
+    if unread is None or not needed:
         return tuple(parameters)
     return tuple(replace(one, default=unread) if one.kind == "dataclass" else one for one in parameters)
 

@@ -1,4 +1,4 @@
-"""Sweeps that a Python program creates: `wandb.sweep({...})`, or a YAML file that it loads."""
+"""Sweeps that a Python program creates: `wandb.sweep({...})`, or a YAML file that it loads; spaces of Ray Tune."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from preflight.frameworks.wandb_space import read_space
+from preflight.python.hooks.remote_functions import TUNED
 from preflight.python.objects import Container, to_expr
 from preflight.vocabulary.reading import Problem
 from preflight.vocabulary.values import Axis, Cause, Const, Expr, Origin, Route, Unknown, evaluate
@@ -22,7 +23,7 @@ def sweep_of(evaluator: Evaluator) -> tuple[tuple[Axis, ...], dict[str, Expr], l
         parameters = config.items.get("parameters") if isinstance(config, Container) else None
         if isinstance(config, Container) and isinstance(parameters, Container):
             return _space(parameters, config.items.get("method"), record.origin)
-    return (), {}, []
+    return tuple((evaluator.remembered.known(TUNED) or {}).values()), {}, []
 
 
 def _space(

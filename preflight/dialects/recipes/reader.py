@@ -86,7 +86,7 @@ def _links(source: Source, recipe: Recipe, project: Project) -> Iterator[Link]:
             turns=recipe.turns,
         )
         shell.follow_text(script)
-        yield from links_of(shell, project, None)[0]
+        yield from links_of(shell, project, None).links
         group = shell.group + shell.pending
 
 

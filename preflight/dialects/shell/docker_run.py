@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from preflight.dialects.shell.values import word_text
+from preflight.vocabulary.notation import scaled
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Launch, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value, evaluate, unknown
 
@@ -96,7 +97,7 @@ def size_in_bytes(value: Value) -> int | None:
     """Bytes of a size for Docker and Compose: "8g", "512mb", 1073741824. Units are powers of 1024."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([a-z]*)", str(value).strip().lower())
     unit = None if found is None else _UNITS.get(found[2])
-    return None if found is None or unit is None else round(float(found[1]) * unit)
+    return None if found is None or unit is None else scaled(float(found[1]), unit)
 
 
 def _size(said: Expr) -> Expr:

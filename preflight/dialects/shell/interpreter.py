@@ -34,6 +34,7 @@ from preflight.dialects.shell.values import (
     split,
     tidy,
     whole,
+    without_arguments,
     word_text,
 )
 from preflight.documents.bash import BashDocument, reparse
@@ -173,6 +174,8 @@ class Shell:
         if block.lines is not None:
             read = self.closed(Op("lines", (block.lines, Const(False)), None))
             name, values = LINE, list(operands_of(read)) if is_tuple(read) else []
+        if name and block.words and not values and self.arguments is not None:  # `for arg in "$@"` without arguments
+            return
         if name and 0 < len(values) <= LOOP_ROUNDS and not any(is_unknown(value) for value in values):
             outer = self.turns
             places = [value.origin for value in values]
@@ -189,10 +192,8 @@ class Shell:
             if self._shifted(block, steps, depth):
                 return
             self.arguments = None
-        changed = {step.name for step in steps if isinstance(step, Assignment)} | (
-            {block.name} if block.name else set()
-        )
-        for name in changed:
+        changed = {step.name for step in steps if isinstance(step, Assignment)} | {block.name}
+        for name in changed - {""}:
             self.variables[name] = unknown(f"{name} changes in a loop", cause=Cause.run_time)
         self._steps(steps, depth)
 
@@ -231,7 +232,7 @@ class Shell:
         """Whether a test succeeds; None: unknown, or it depends on a default that the environment may replace."""
         if self._is_assumed(test):
             return None
-        value = evaluate(self.closed(test))
+        value = evaluate(self.closed(without_arguments(test, self.arguments)))
         return None if isinstance(value, Unknown) else bool(value)
 
     def _is_assumed(self, expr: Expr) -> bool:
@@ -262,11 +263,9 @@ class Shell:
         if isinstance(step, WrittenFile):
             self._write(step.target, step.text)
             return
-        words: tuple[Word, ...] | None = self._all_words(step)
-        if words is None:
-            return
+        words = self._all_words(step)
         name = word_text(words[0]) if words else None
-        if name is None:
+        if not words or name is None:
             return
         rest = words[1:]
         if name in self.functions:
@@ -286,8 +285,8 @@ class Shell:
             self.pending = False
         elif name == "shift":
             count = "1" if not rest else word_text(rest[0]) or ""
-            known = self.arguments is not None and count.isdecimal() and not self.doubtful
-            self.arguments = self.arguments[int(count) :] if known and self.arguments is not None else None
+            known = self.arguments if count.isdecimal() and not self.doubtful else None
+            self.arguments = None if known is None else known[int(count) :]
         elif name == "set" and rest and word_text(rest[0]) == "--":
             self.arguments = rest[1:]
         elif name == "exit":

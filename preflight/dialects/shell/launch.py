@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
 
 from preflight.dialects.shell import docker_run, repeated, submit
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
@@ -16,7 +18,7 @@ from preflight.dialects.shell.written import files_written
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import LaunchCommand, asks_the_machine, take_apart
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Submitted, Word
+from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, StartedProgram, Submitted, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
@@ -28,6 +30,7 @@ STEP = "SLURM_STEP_ID"
 """A variable that only the processes of srun have: srun starts one process per task."""
 
 STEP_CPUS = "SRUN_CPUS_PER_TASK"
+PER_TASK = "SLURM_GPUS_PER_TASK"
 """The variable that srun reads instead of -c."""
 
 _SRUN_FLAGS = frozenset(
@@ -64,6 +67,8 @@ class Launched:
     link: Link | None
     trains: bool
     """It is started by a distributed launcher or by the agent of a sweep, so it trains."""
+    missing: Const | None = None
+    """The name of a Python file that is not in the project."""
 
 
 def launched(run: StartedCommand, shell: Shell, project: Project, request: Request | None) -> Iterator[Launched]:
@@ -254,7 +259,9 @@ def _srun(words: list[Word], launch: Launch) -> tuple[tuple[Word, ...], Launch]:
     cpus = _number(options, "--cpus-per-task", "-c")
     if cpus is not None:
         step[STEP_CPUS] = cpus
-    gpus = evaluate(_number(options, "--gpus-per-task") or Const(None))
+    # sbatch hands its own option to each step (srun(1), INPUT ENVIRONMENT VARIABLES)
+    inherited = launch.environment.get(PER_TASK, Const(None))
+    gpus = evaluate(_number(options, "--gpus-per-task") or Op("int", (inherited,)))
     if isinstance(gpus, int) and 0 < gpus <= MOST_GPUS:  # srun binds each task to GPUs of its own (--gpu-bind=per_task)
         step["CUDA_VISIBLE_DEVICES"] = Const(",".join(map(str, range(gpus))))
     inner = Launch("srun", nodes, per_node, tasks if per_node is None else None, environment=step)
@@ -355,10 +362,15 @@ def _tool_module(
     script of diffusers."""
     name = command.name or ""
     path = in_project(name, run, project) if command.kind == "program" else None
-    own = path is not None and not commands.copied(name, project.source(path).text)
+    source = project.source(path).text if path is not None else ""
+    own = path is not None and not commands.copied(name, source)
     named = command.kind == "module" or (command.kind == "program" and not own)
-    known = commands.module(name, command.words) if named else None
-    return None if known is None else _tool(*known, commands.alone(known[0], launch), run, project, request)
+    known = commands.module(name, commands.effective(command.words, source)) if named else None
+    if known is None:
+        return None
+    script = command.kind == "program" and known[0] == "llamafactory-cli"
+    started = commands.one_process(launch) if script else commands.alone(known[0], launch)
+    return None if started is None else _tool(*known, started, run, project, request)
 
 
 def _tool(
@@ -394,17 +406,74 @@ def _found(
         return Launched(link, trains)
     path = target_of(command.target, run, shell, project)
     if path is None:
-        return Launched(None, trains)
+        name = word_text(command.target) or ""
+        return Launched(None, trains, Const(name, origin) if name.endswith(".py") else None)
     directory = started_in(word_text(command.target), path, run, shell, project)
     return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group, directory), trains)
 
 
-def links_of(shell: Shell, project: Project, request: Request | None) -> tuple[tuple[Link, ...], bool]:
-    """The links of a script, and whether it starts a training program that is not in the project."""
-    found = [one for run in shell.runs for one in launched(run, shell, project, request)]
-    agents = [one for one in found if one.link is None and one.trains]
-    links = [one.link for one in found if one.link is not None]
-    return tuple(links), bool(agents)
+@dataclass(frozen=True)
+class LinksOfScript:
+    """What a script starts. `external`: a training program is not in the project. `missing`: see `Launched`. `started`:
+    see `Reading.started`."""
+
+    links: tuple[Link, ...]
+    external: bool
+    started: tuple[StartedProgram, ...]
+    missing: tuple[Const, ...] = ()
+
+
+def links_of(shell: Shell, project: Project, request: Request | None) -> LinksOfScript:
+    """The links of a script, and the programs that take memory in its job."""
+    links: list[Link] = []
+    started: list[StartedProgram] = []
+    missing: list[Const] = []
+    external = False
+    for run in shell.runs:
+        found = tuple(launched(run, shell, project, request))
+        links += [one.link for one in found if one.link is not None]
+        external = external or any(one.link is None and one.trains for one in found)
+        missing += [one.missing for one in found if one.missing is not None]
+        program = _program(run, found)
+        if program is not None:
+            started.append(program)
+    return LinksOfScript(tuple(links), external, tuple(started), tuple(missing))
+
+
+def _program(run: StartedCommand, found: Sequence[Launched]) -> StartedProgram | None:
+    """The program of a command; None for one that takes hardly any memory, and for a job of its own."""
+    places = tuple(one.link.origin for one in found if one.link is not None and one.link.submitted is None)
+    if found and not places and all(one.link is not None for one in found):
+        return None
+    command, _ = without_launchers(run.words)
+    if not places and _activates(run.words):
+        return None
+    name = command.name or word_text((command.words or run.words)[0]) or "a program"
+    if _takes_little(command, name) and (not places or command.kind == "module"):
+        return None
+    return StartedProgram(name, run.group, places)
+
+
+def _activates(words: Sequence[Word]) -> bool:
+    """`conda activate x`: a tool whose `run` starts a program does something else."""
+    texts = [word_text(word) for word in words[:2]]
+    return texts[:1] in (["conda"], ["mamba"], ["micromamba"], ["uv"], ["poetry"], ["pixi"]) and texts[1:] != ["run"]
+
+
+def _takes_little(command: LaunchCommand, name: str) -> bool:
+    """Whether a program is known to take hardly any memory. `command`: without its launchers."""
+    names, modules = _light_programs()
+    if command.kind == "module":
+        return name in modules
+    return command.kind == "none" and PurePosixPath(name).name in names
+
+
+@lru_cache(maxsize=1)
+def _light_programs() -> tuple[frozenset[str], frozenset[str]]:
+    """The names of commands, and of modules of Python."""
+    table = json.loads((Path(__file__).parent / "light_programs.json").read_text(encoding="utf-8"))
+    kinds = [kind for kind in table if kind not in ("comment", "modules")]
+    return frozenset(name for kind in kinds for name in table[kind]), frozenset(table["modules"])
 
 
 def starts_program(link: Link, project: Project) -> bool:

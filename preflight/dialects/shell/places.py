@@ -60,7 +60,17 @@ def in_project(text: str | None, run: StartedCommand, project: Project, script: 
             path = without_dots(f"{directory}/{name}")
             if path is not None and project.exists(path):
                 return path
-    return None
+    return _from_above(text, project)
+
+
+def _from_above(text: str, project: Project) -> str | None:
+    """`project/src/train.py`, started in the folder that holds the project: the rest of the path is in it, and the
+    project has no folder of the first name."""
+    first, _, rest = text.partition("/")
+    if "/" not in rest or first in ("", ".", "..", "~") or "$" in first or project.is_dir(first):
+        return None
+    path = without_dots(rest)
+    return path if path is not None and project.exists(path) else None
 
 
 def file_of_text(name: str, directory: str | None, script: str, project: Project) -> str | None:

@@ -10,7 +10,7 @@ from preflight.documents.shell_reader import ShellCommand
 from preflight.vocabulary.budgets import LOOP_ROUNDS, WORD_CHARACTERS
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, Unknown, names, substitute, unknown
 
 PART = 64
 """Each part of a value counts for this many characters, so that doubling a variable in a loop ends."""
@@ -308,3 +308,10 @@ def _doubtful(words: list[str], doubt: Const) -> list[Expr]:
         else:
             found.append(doubt)
     return found
+
+
+def without_arguments(test: Expr, arguments: Sequence[Word] | None) -> Expr:
+    """The test, with an empty text for each argument that the script is known not to have."""
+    count = len(arguments) if arguments is not None else None
+    beyond = {name for name in names(test) if count is not None and name.isdecimal() and int(name) > count}
+    return substitute(test, dict.fromkeys(beyond, Const(""))) if beyond else test

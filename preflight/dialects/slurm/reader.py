@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from preflight.dialects.slurm.array_jobs import ARRAY_INDEX, axis_of_lines, exprs_of, stated_axis, with_lines
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import COMMAND_LINE, Project, Submission, UnreadableFile
-from preflight.vocabulary.reading import Call, Link, Problem, Reading, Request, Unread, Word
+from preflight.vocabulary.reading import Binding, Call, Link, Problem, Rank, Reading, Request, Unread, Word
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import (
     Cause,
@@ -33,6 +33,7 @@ from preflight.vocabulary.values import (
 )
 
 if TYPE_CHECKING:
+    from preflight.dialects.shell.launch import LinksOfScript
     from preflight.dialects.slurm.request import GivenOption
     from preflight.documents.bash import BashDocument
 
@@ -64,6 +65,8 @@ _FROM_REQUEST = {
     "SLURM_GPUS_PER_TASK": "gpus_per_task",
 }  # fmt: skip
 """Variables that repeat directives (the same section) -> fields of Request."""
+_OF_GPUS = {"gres": "gpus_per_node", "gpus-per-node": "gpus_per_node", "gpus": "gpus", "gpus-per-task": "gpus_per_task"}
+"""Options that ask for GPUs -> fields of Request."""
 
 
 def recognises(source: Source, project: Project) -> bool:
@@ -157,8 +160,8 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         shell.outputs = Outputs(named, {ARRAY_INDEX: stated} if symbolic else {})
         if call is None and submission is not None:
             shell.directory = submission.directory
-        elif (call is None or given is not None) and request is not None and _last(request, "chdir"):
-            shell.directory = _last(request, "chdir")
+        elif (call is None or given is not None) and request is not None and _directory(request):
+            shell.directory = _directory(request)
         elif call is not None and inside is not None:
             shell.directory = call.directory
         shell.exported |= {name for name in start if name.startswith("SLURM_")} - set(_AT_RUN_TIME)
@@ -166,31 +169,47 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         return shell
 
     shell = followed(axis is not None)
-    links, external = links_of(shell, project, request)
+    found = links_of(shell, project, request)
     if axis is not None:
-        axis = with_lines(axis, links)
+        axis = with_lines(axis, found.links)
     elif ARRAY_INDEX in document.text.text and ARRAY_INDEX not in outer:
         by_line = followed(True)
-        more, also = links_of(by_line, project, request)
-        axis = axis_of_lines(more)
+        more = links_of(by_line, project, request)
+        axis = axis_of_lines(more.links)
         if axis is not None or by_line.unrolled:
-            shell, links, external = by_line, more, also
-            axis = with_lines(axis, links) if axis is not None else None
-    used = {name for link in links for expr in exprs_of(link) for name in names(expr)}
+            shell, found = by_line, more
+            axis = with_lines(axis, found.links) if axis is not None else None
+    used = {name for link in found.links for expr in exprs_of(link) for name in names(expr)}
+    # an option that a word which is not known might be has no text
     asks_gpus = request is not None and any(
-        value is not None for value in (request.gpus_per_node, request.gpus, request.gpus_per_task)
+        getattr(request, _OF_GPUS[name]) is not None
+        for name, text, _ in request.directives
+        if name in _OF_GPUS and text is not None
     )
     return Reading(
         path=source.path,
         dialect=NAME,
+        bindings=_of_missing(found, source.path),
         axes=(axis,) if axis is not None and axis.name in used else (),
-        links=links,
+        links=found.links,
         request=request,
         problems=problems,
         reads=tuple(dict.fromkeys(reads)),
-        trains=request is not None and (asks_gpus or external),
+        trains=request is not None and (asks_gpus or found.external),
+        started=found.started,
         unread=None if shell.cut is None else Unread.beyond(shell.cut, Origin(source.path, Span(0, 0))),
     )
+
+
+def _of_missing(found: LinksOfScript, path: str) -> tuple[Binding, ...]:
+    """Why the model of a script is not known whose programs are not in the project."""
+    if found.links or not found.missing:
+        return ()
+    names = list(dict.fromkeys(str(one.value) for one in found.missing))
+    what = f"{names[0]}, which {path} starts, is" if len(names) == 1 else f"what {path} starts ({', '.join(names)}) is"
+    why = Unknown(f"{what} not in the project", Cause.file_not_found)
+    origin = found.missing[0].origin
+    return (Binding("model.name", Const(why, origin), Rank.default, origin),)
 
 
 def _requested(
@@ -213,6 +232,11 @@ def _requested(
     if inside:  # its text has variables of the script around it: nothing is inserted there
         return replace(request, insert_at=None), tuple(problems)
     return request, (*script_problems(source), *problems, *ignored_problems(source, ignored, directives))
+
+
+def _directory(request: Request) -> str | None:
+    """Where a job starts: in the directory of its container (pyxis, README: `--container-workdir`), or of `--chdir`."""
+    return _last(request, "container-workdir") or _last(request, "chdir")
 
 
 def _last(request: Request, option: str) -> str | None:

@@ -29,6 +29,7 @@ from preflight.documents.directives import (
     read_directives,
     takes_no_value,
 )
+from preflight.vocabulary.budgets import IGNORED_DIRECTIVES
 from preflight.vocabulary.project import BOM, COMMAND_LINE, ENVIRONMENT, VARIABLES, Submission
 from preflight.vocabulary.reading import Problem, ProblemSeverity, Request
 from preflight.vocabulary.text import Source
@@ -391,7 +392,17 @@ def _unknown_options(given: _PartOptions) -> Iterator[Problem]:
 def ignored_problems(
     source: Source, ignored: Iterable[Ignored], directives: tuple[Directive, ...]
 ) -> Iterator[Problem]:
-    """Lines that look like directives and have no effect."""
+    """Lines that look like directives and have no effect. The last of those within the budget says how many follow."""
+    found = list(_ignored_problems(source, ignored, directives))
+    if len(found) > IGNORED_DIRECTIVES:
+        last, rest = found[IGNORED_DIRECTIVES - 1], len(found) - IGNORED_DIRECTIVES
+        found[IGNORED_DIRECTIVES - 1 :] = [replace(last, message=f"{last.message} (and {rest:,} lines like it below)")]
+    yield from found
+
+
+def _ignored_problems(
+    source: Source, ignored: Iterable[Ignored], directives: tuple[Directive, ...]
+) -> Iterator[Problem]:
     active = {one.name for one in directives}
     for one in ignored:
         names = _names(one.text)

@@ -7,19 +7,26 @@ from dataclasses import replace
 
 from preflight.dialects.shell.submit import shown, unread
 from preflight.dialects.slurm.request import GivenOption
-from preflight.dialects.slurm.schema import REQUEST_FIELDS
+from preflight.dialects.slurm.schema import MEMORY_OPTIONS, REQUEST_FIELDS
 from preflight.documents.directives import Directive, option_at, read_directives
 from preflight.documents.shell_text import ShellText
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
 
+_GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
+_WITHOUT_DIRECTIVE = {
+    "nodes": (), "ntasks-per-node": ("ntasks", "tasks-per-node"), "cpus-per-task": ("cpus-per-gpu",),
+    "mem": MEMORY_OPTIONS, "gres": _GPUS, "partition": (),
+}  # fmt: skip
+"""Options whose defaults decide what a job gets -> options that say the same."""
 _NOT_OPTIONS = ("wrap", "export", "parsable")
 
 
 def given_options(words: tuple[Word, ...], path: str, directives: tuple[Directive, ...]) -> Iterator[GivenOption]:
     """The options in the words of an `sbatch`. `path` has its line.
 
-    A word that is not known may be any option, so it replaces each directive by a value that is not known.
+    A word that is not known may be any option, so it replaces each directive by a value that is not known, and the
+    defaults of what no directive states.
     """
     texts = [shown(word) for word in words]
     at = 0
@@ -44,6 +51,11 @@ def _place(word: Word, path: str) -> Origin:
 
 def _any_option(word: Word, path: str, directives: tuple[Directive, ...]) -> Iterator[GivenOption]:
     why = unread(word)
+    stated = {one.name for one in directives}
+    for name, others in _WITHOUT_DIRECTIVE.items():
+        if not stated & {name, *others}:
+            nowhere = Span(0, 0)
+            yield GivenOption(path, Directive(name, None, nowhere, nowhere, None, 1, unread=why), _place(word, path))
     for name in dict.fromkeys(one.name for one in directives if one.name in REQUEST_FIELDS):
         one = next(one for one in reversed(directives) if one.name == name)
         yield GivenOption(path, replace(one, component=0, unread=why), _place(word, path))

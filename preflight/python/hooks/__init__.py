@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight.python.evaluator import Hook
-from preflight.python.hooks import argparse, click, configurations, dataclass_parsers, standard_library, torch
+from preflight.python.hooks import (
+    argparse,
+    arrays,
+    click,
+    configurations,
+    dataclass_parsers,
+    loaders,
+    pictures,
+    remote_functions,
+    standard_library,
+    torch,
+)
 from preflight.python.hooks.configurations import LIBRARY_VALUES as LIBRARY_VALUES
 
 LIBRARY_HOOKS: Mapping[str, Hook] = {
@@ -15,4 +26,8 @@ LIBRARY_HOOKS: Mapping[str, Hook] = {
     **dataclass_parsers.HOOKS,
     **configurations.HOOKS,
     **torch.HOOKS,
+    **arrays.HOOKS,
+    **pictures.HOOKS,
+    **loaders.HOOKS,
+    **remote_functions.HOOKS,
 }

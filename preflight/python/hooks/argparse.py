@@ -31,7 +31,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, Value,
 
 PARSER = "argparse.ArgumentParser"
 _ALIASES = ("configargparse.ArgumentParser", "configargparse.ArgParser", "jsonargparse.ArgumentParser",
-            "transformers.HfArgumentParser", "simple_parsing.ArgumentParser", "tap.Tap")  # fmt: skip
+            "transformers.HfArgumentParser", "simple_parsing.ArgumentParser")  # fmt: skip
 """Parsers with the same `add_argument` as argparse's."""
 
 

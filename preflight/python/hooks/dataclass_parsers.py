@@ -1,4 +1,4 @@
-"""Parsers that make the command line from dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis."""
+"""Parsers that make the command line of dataclasses: HfArgumentParser, tyro, simple_parsing, draccus, pyrallis, Tap."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
+from preflight.python.access import class_attribute
 from preflight.python.classes import dataclass_fields, field_default
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import path_text, read_yaml
@@ -29,6 +30,8 @@ from preflight.vocabulary.reading import Parameter, ParameterKind
 from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, unknown
 
 HF = "transformers.HfArgumentParser"
+OWN_METHODS = ("parse", "parse_args_and_config", "parse_yaml_and_args", "parse_config")
+"""Names that classes which extend it give to a method that reads a file and the command line."""
 
 
 def parameter_object(
@@ -110,6 +113,7 @@ def hf_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 ARGUMENT_FILE: CacheKind[Mapping[str, Expr]] = CacheKind("the arguments of the file that a program parses")
 UNREAD_FILE: CacheKind[Const] = CacheKind("why the file of arguments that a program parses is not known")
+FILE_AND_FLAGS: CacheKind[bool] = CacheKind("whether a parser of the project's own takes that file and flags")
 
 
 def hf_parse_file(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -139,13 +143,41 @@ def trl_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
     words = [word.value if isinstance(word, Const) else None for word in ev.arguments.words]
     if "--config" not in words[:-1]:
         return hf_parse(record, ev)
-    named = ev.arguments.words[words.index("--config") + 1]
+    _remember(ev, ev.arguments.words[words.index("--config") + 1], record)
+    return hf_parse(record, ev)
+
+
+def own_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """A project's class that extends HfArgumentParser, with a method of its own that reads a file of arguments: the
+    first word of the command line names the file, and the flags behind it win, as the alignment handbook does it."""
+    holder = record.receiver_object
+    cls = holder.record.callee if isinstance(holder, Instance) and holder.record is not None else None
+    if not isinstance(cls, ClassValue) or not _reads_a_file(cls, record.method):
+        return None
+    named = next(iter(ev.arguments.words), None)
+    text = named.value if isinstance(named, Const) else None
+    if named is None or (isinstance(text, str) and text.startswith("-")):
+        return hf_parse(record, ev)
+    _remember(ev, named, record)
+    ev.remembered.put(FILE_AND_FLAGS, True)
+    return hf_parse(record, ev)
+
+
+def _reads_a_file(cls: ClassValue, method: str) -> bool:
+    """Whether a class has a method of its own of this name, and one of its methods reads a file of arguments."""
+    return isinstance(class_attribute(cls, method), FunctionValue) and any(
+        isinstance(node, ast.Attribute) and node.attr in ("parse_yaml_file", "parse_json_file")
+        for node in ast.walk(cls.node)
+    )
+
+
+def _remember(ev: Evaluator, named: Abstract, record: CallRecord) -> None:
+    """Keeps the file that has the defaults of all flags, or why it is not known."""
     found = read_yaml(ev, named, "dict", record)
     if isinstance(found, Container) and not found.open:
         ev.remembered.put(ARGUMENT_FILE, {str(key): to_expr(value) for key, value in found.items.items()})
     else:
         ev.remembered.put(UNREAD_FILE, _why_unread(ev, named, record))
-    return hf_parse(record, ev)
 
 
 def _is_unknown(expr: Expr) -> bool:
@@ -216,13 +248,37 @@ def add_arguments(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Const(None)
 
 
+def tap_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`Arguments().parse_args()` of a class that extends `tap.Tap`: its annotated names are flags of the command line.
+
+    A bool is a switch, which turns its default round; with `explicit_bool=True` it takes a value (typed-argument-parser
+    1.10, README, "Boolean"). Its `process_args` runs behind the parser.
+    """
+    holder = record.receiver_object
+    if not isinstance(holder, Instance) or holder.cls is None:
+        return None
+    made = parameter_object(ev, holder.cls, "")
+    explicit = holder.record is not None and ev.argument_value(holder.record, "explicit_bool") is True
+    for name in dataclass_fields(holder.cls):
+        known = ev.parameters.get(name)
+        if known is not None and known.type == "bool" and not explicit:
+            on = isinstance(known.default, Const) and known.default.value is True
+            ev.parameters[name] = replace(known, type="no-flag" if on else "flag")
+    after = class_attribute(holder.cls, "process_args")
+    if isinstance(after, FunctionValue) and isinstance(made, Instance):
+        ev.call(replace(after, self_value=made), ())
+    return made
+
+
 HOOKS: Mapping[str, Hook] = {
     HF: hf_parser,
     f"{HF}.parse_args_into_dataclasses": hf_parse,
     f"{HF}.parse_yaml_file": hf_parse_file, f"{HF}.parse_json_file": hf_parse_file,
+    **{f"{HF}.{name}": own_parse for name in OWN_METHODS},
     f"{HF}.parse_dict": hf_parse, "trl.TrlParser": lambda r, e: Instance("trl.TrlParser", record=r, origin=r.origin),
     "trl.TrlParser.parse_args_and_config": trl_parse, "trl.TrlParser.parse_args_into_dataclasses": hf_parse,
     "tyro.cli": cli, "simple_parsing.parse": cli, "pyrallis.parse": cli, "draccus.parse": cli, "chz.entrypoint": cli,
     "jsonargparse.CLI": cli, "jsonargparse.auto_cli": cli, "@pyrallis.wrap": wrap, "@draccus.wrap": wrap,
     "argparse.ArgumentParser.add_arguments": add_arguments,
+    **dict.fromkeys(("tap.Tap.parse_args", "tap.TypedArgumentParser.parse_args"), tap_parse), "tap.tapify": cli,
 }  # fmt: skip

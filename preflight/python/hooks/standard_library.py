@@ -130,7 +130,7 @@ def _names_set(text: str) -> frozenset[str]:
 
 
 def yaml_load(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    source = record.object("stream", 0) or record.object("fp", 0)
+    source = record.object("stream", 0) or record.object("fp", 0) or record.object("s", 0)
     found = read_yaml(ev, source, "dict", record) if source is not None else None
     return found if found is not None else open_container("dict", record.origin)
 
@@ -237,8 +237,14 @@ def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return sequence([sequence(row, "tuple") for row in rows], "list", record.origin)
 
 
+def json_loads(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`json.loads` of the text of a file (`f.read()`, `path.read_text()`), or of a text that is known."""
+    of_file = isinstance(record.object("s", 0), Instance)
+    return yaml_load(record, ev) if of_file else literal(record, ev)
+
+
 def literal(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`ast.literal_eval` and `json.loads` of a text that is known."""
+    """A text that is known, as `ast.literal_eval` and `json.loads` read it."""
     text = ev.value_of(record.args[0]) if record.args else Unknown("no text", Cause.not_read)
     if not isinstance(text, str) or len(text) > 100_000:
         return unknown("the text is not known", record.origin)
@@ -283,6 +289,6 @@ HOOKS: Mapping[str, Hook] = {
     "math.floor": operation("floor"),
     "math.pow": operation("**"), "math.exp2": operation("**", before=(Const(2),)),
     **dict.fromkeys(("math.sqrt", "numpy.sqrt"), operation("**", after=(Const(0.5),))),
-    "itertools.product": product, "ast.literal_eval": literal, "json.loads": literal,
+    "itertools.product": product, "ast.literal_eval": literal, "json.loads": json_loads,
     **dict.fromkeys(_FIRST_ARGUMENT, first_argument),
 }  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.python.access import class_attribute
+from preflight.python.access import class_attribute, mark_changed
+from preflight.python.classes import itself
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.functions import bind_parameters
 from preflight.python.objects import (
@@ -18,7 +19,7 @@ from preflight.python.objects import (
     namespace,
     sequence,
 )
-from preflight.vocabulary.values import Const, Op, evaluate, names
+from preflight.vocabulary.values import Const, Expr, Op, evaluate, names
 
 
 def wrapped(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -92,16 +93,83 @@ def save_hyperparameters(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Const(None)
 
 
+def add_layers(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`layers.append(layer)`, `layers.extend([...])`, `self.add_module(name, layer)` and `register_parameter`: parts of
+    the module."""
+    holder = record.receiver_object
+    if not isinstance(holder, Instance):
+        return None
+    if holder.cls is None and holder.made_by.rpartition(".")[2] not in LAYER_LISTS:
+        return None
+    named = record.method in NAMED
+    given = record.object(NAMED[record.method], 1) if named else record.object("module", int(record.method == "insert"))
+    several = record.method == "extend"
+    items = None if given is None else ev.iterate(given) if several else [given]
+    name = constant_of(record.argument("name", 0)) if named else None
+    if isinstance(name, str) and name in holder.attributes:
+        ev.journal.remove(holder.attributes, name)  # the part takes the place of an older one
+    if isinstance(name, str) and isinstance(given, Instance) and not ev.position.loops:
+        ev.journal.write(holder.attributes, name, given)
+        return holder
+    turns = ev.position.turns_here
+    if items is not None and turns is not None:
+        items = [Instance(REPEATED, origin=record.origin, state={"count": turns, "layer": item}) for item in items]
+    elif items is None or ev.position.loops:
+        items = [Instance(UNCOUNTED, origin=record.origin)]
+    for item in items:
+        ev.journal.write(holder.attributes, ("layer", len(holder.attributes)), item)
+    return holder
+
+
+def layers_of_base(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`super().__init__(layer, ...)` of a class that extends nn.Sequential or nn.ModuleList: parts of the object."""
+    holder = itself(record.receiver_object) if record.receiver_object is not None else None
+    if not isinstance(holder, Instance) or holder.cls is None:
+        return None
+    several = "torch.nn.Sequential" not in holder.cls.external_bases
+    parts = ev.iterate(record.arguments[0]) if several and record.arguments else list(record.arguments)
+    if parts is None or not record.complete or ev.position.loops:
+        mark_changed(holder)
+    for part in parts or ():
+        ev.journal.write(holder.attributes, ("layer", len(holder.attributes)), part)
+    return Const(None)
+
+
+def changed(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`layers.pop()`, `layers.update(...)`: what the object holds afterwards is not followed."""
+    if record.receiver_object is not None:
+        mark_changed(record.receiver_object)
+    return None
+
+
+def constant_of(value: Expr | None) -> object:
+    return value.value if isinstance(value, Const) else None
+
+
+NAMED = {"add_module": "module", "register_module": "module", "register_parameter": "param"}
+"""Methods that get a part's name first -> their name for the part."""
+LAYER_LISTS = frozenset({"ModuleList", "Sequential"})
+UNCOUNTED = "torch.nn.layers_of_a_loop"
+"""What stands for layers that a loop adds to a module, of which nothing tells the number."""
+REPEATED = "torch.nn.layer_of_each_turn"
+"""What stands for a layer of which a loop adds as many as its state's `count` says."""
+
 _WRAPPERS = (
     "torch.compile", "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel",
     "torch.nn.parallel.DataParallel",
     "torch.distributed.fsdp.FullyShardedDataParallel", "torch.distributed.fsdp.fully_shard", "torch.jit.script",
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm", "peft.get_peft_model", "peft.prepare_model_for_kbit_training",
-    "torch.distributed._composable.fsdp.fully_shard",
+    "peft.prepare_model_for_int8_training", "torch.distributed._composable.fsdp.fully_shard",
 )  # fmt: skip
 
 HOOKS: Mapping[str, Hook] = {
     "*.save_hyperparameters": save_hyperparameters,
+    **dict.fromkeys((f"torch.nn.{name}.{do}" for name in ("ModuleList", "Sequential") for do in
+                     ("append", "extend", "insert", "add_module")), add_layers),
+    **dict.fromkeys((f"*.{name}" for name in NAMED), add_layers),
+    **dict.fromkeys((f"torch.nn.{name}.{do}" for name in ("ModuleList", "Sequential", "ModuleDict") for do in
+                     ("pop", "update", "clear", "popitem", "__delitem__", "__setitem__", "__iadd__")), changed),
+    "torch.nn.Sequential.__init__": layers_of_base, "torch.nn.ModuleList.__init__": layers_of_base,
     **dict.fromkeys(_WRAPPERS, wrapped),
     "torch.cuda.is_available": gpu_available, "torch.cuda.is_bf16_supported": gpu_available,
     "torch.cuda.device_count": device_count,

@@ -10,9 +10,11 @@ import signal
 import stat
 import sys
 import tempfile
+import zlib
 from collections.abc import Sequence
 
 from preflight.slurm.sbatch.real import mark
+from preflight.system import kept_files
 
 MAX_READ = 8 * 2**20
 """Bytes of a script on standard input that are checked; sbatch itself refuses scripts of more than 4 MiB
@@ -75,11 +77,19 @@ def run(program: str, words: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def run_changed(program: str, words: Sequence[str], script_at: int, text: bytes) -> int:
-    """Runs sbatch with a changed script of the same name, because the job is named after it. Raises OSError.
+KEPT_SCRIPTS = 200
+"""Scripts that were submitted with fixes and are kept. SLURM shows the path of a job's script as its `Command=`."""
 
-    The file lies in a temporary directory that only its owner can read; it is deleted when sbatch has ended.
+
+def run_changed(program: str, words: Sequence[str], script_at: int, text: bytes) -> int:
+    """Becomes sbatch with a changed script of the same name, because the job is named after it. Raises OSError.
+
+    The script lies in the user's data directory and stays there, so that the job's `Command=` names what runs. If it
+    cannot be kept, it lies in a temporary directory until sbatch has ended, and the exit status of sbatch is returned.
     """
+    path = _kept(os.path.basename(words[script_at]), text)
+    if path is not None:
+        become(program, [*words[:script_at], path, *words[script_at + 1 :]])
     folder = tempfile.mkdtemp(prefix="preflight-")
     try:
         path = os.path.join(folder, os.path.basename(words[script_at]))
@@ -88,6 +98,35 @@ def run_changed(program: str, words: Sequence[str], script_at: int, text: bytes)
         return run(program, [*words[:script_at], path, *words[script_at + 1 :]])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kept(name: str, text: bytes) -> str | None:
+    """The path of a script that is kept, in a folder named after its text; None if it cannot be written."""
+    with contextlib.suppress(kept_files.NotKept, OSError):
+        home = kept_files.submitted()
+        folder = os.path.join(home, f"{zlib.crc32(text):08x}-{len(text)}")
+        path = os.path.join(folder, name)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if kept_files.load(path) != text and not kept_files.save(path, text):
+            return None
+        os.utime(folder)
+        _make_room(home)
+        return path
+    return None
+
+
+def _make_room(home: str) -> None:
+    """Deletes the scripts that were submitted longest ago."""
+    with os.scandir(home) as found:
+        folders = sorted((one for one in found if one.is_dir(follow_symlinks=False)), key=_submitted_at, reverse=True)
+    for old in folders[KEPT_SCRIPTS:]:
+        shutil.rmtree(old.path, ignore_errors=True)
+
+
+def _submitted_at(folder: os.DirEntry[str]) -> float:
+    with contextlib.suppress(OSError):
+        return folder.stat(follow_symlinks=False).st_mtime
+    return 0.0
 
 
 def read_again(handle: int) -> bytes | None:

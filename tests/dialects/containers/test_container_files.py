@@ -55,6 +55,7 @@ COMPOSE = {
     "the host's": ("    ipc: host\n    runtime: nvidia\n", None, None, "gpu"),
     "mounted": ("    volumes: ['/dev/shm:/dev/shm', './data:/data']\n", None, None, "cpu"),
     "deploy": ("    mem_limit: 1g\n    deploy: {resources: {limits: {memory: 16G}}}\n", 64 * MIB, 16 * GIB, "cpu"),
+    "no memory is so large": (f"    shm_size: {'1' * 400}g\n", None, None, "cpu"),
     "a variable": ("    shm_size: ${SHM:-8g}\n", None, None, "cpu"),
 }
 

@@ -136,6 +136,11 @@ def test_overrides_that_hydra_refuses(override: str, words: str, tmp_path: Path)
     assert values(reading)["length"] == 128
 
 
+@pytest.mark.parametrize("override", ["+data.batch_size=[8]", "+data.batch_size={a:8}", "++data.batch_size=8"])
+def test_what_hydra_merges_is_no_error(override: str, tmp_path: Path) -> None:
+    assert problems(launched(tree(tmp_path, TREE), override), "error") == []
+
+
 def test_broken_files_are_reported_at_their_line(tmp_path: Path) -> None:
     project = tree(tmp_path, {**TREE, "conf/data/text.yaml": "batch_size: 4\n  bad: [\n"})
     reading = alone(project)

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.dialects.hydra import instantiate as module
 from preflight.dialects.hydra.instantiate import composed
-from preflight.program import datasets, images
+from preflight.program import datasets, switches
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Expr, Origin, Ref, Span, Value, evaluate
@@ -193,7 +193,7 @@ OTHERS: dict[str, Expr] = {"a._target_": Const("plain.A")}
 def test_what_a_file_says_is_read_once_for_all_compositions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plain.py").write_text("import torch\n" + HELD + "        return torch.tensor(self.x[i])\n")
     project, walked = Project(tmp_path, Settings()), list[str]()
-    for room, name in ((datasets, "_lists"), (datasets, "_told"), (images, "_switches")):
+    for room, name in ((datasets, "_lists"), (datasets, "_told"), (switches, "_switches")):
         real = getattr(room, name)
         monkeypatch.setattr(room, name, lambda one, real=real, name=name: (walked.append(name), real(one))[1])
     for lr in (0.1, 0.2, 0.3):

@@ -70,26 +70,31 @@ def test_choices_are_looked_up_as_hydra_does(
         (TWICE, "model=large"),
         (TWICE, "model@other=large"),
         (GAP, "model=large"),
+        (TREE, "model=large data=none"),
+        (TREE, "model=large extra=two data=text"),
+        (TREE, "model=large model=small"),
+        (TREE, "model=large data=absent"),
+        (TREE, "model=nested data=none"),
+        (TREE, "model=large lr=3"),
+        (CHOSEN, "model=large data=none"),
     ],
 )
 def test_the_short_way_says_what_hydra_says(
     files: dict[str, str], word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = parse_override(word, None, None, [])
-    assert given is not None
-    short = said(compose(Repository(tree(tmp_path, files), ("conf",)), "config", [given]))
-    monkeypatch.setattr(module, "_with_option", lambda *_: [])
-    assert short == said(compose(Repository(tree(tmp_path, files), ("conf",)), "config", [given]))
+    given = [one for text in word.split() if (one := parse_override(text, None, None, [])) is not None]
+    short = said(compose(Repository(tree(tmp_path, files), ("conf",)), "config", given))
+    monkeypatch.setattr(module, "_with_options", lambda *_: [])
+    assert short == said(compose(Repository(tree(tmp_path, files), ("conf",)), "config", given))
 
 
 def test_hydra_is_asked_once_for_all_simple_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, asked = tree(tmp_path, TREE), []
     real = module._by_hydra
     monkeypatch.setattr(module, "_by_hydra", lambda *args: (asked.append(args[1]), real(*args))[1])
-    for word in ("model=large", "data=none", "extra=two", "model=large"):
-        given = parse_override(word, None, None, [])
-        assert given is not None
-        compose(Repository(project, ("conf",)), "config", [given])
+    for words in (["model=large"], ["data=none"], ["extra=two"], ["model=large"], ["model=large", "data=none"]):
+        given = [one for word in words if (one := parse_override(word, None, None, [])) is not None]
+        compose(Repository(project, ("conf",)), "config", given)
     assert asked == ["config"]
 
 

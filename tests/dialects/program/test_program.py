@@ -70,6 +70,16 @@ def test_training_in_a_module_that_the_script_imports(tmp_path: Path) -> None:
     assert recognised("from engine import train\nif __name__ == '__main__':\n    train()\n", tmp_path)
 
 
+FITS = "import hydra\ndef train(cfg):\n    trainer = hydra.utils.instantiate(cfg.trainer)\n    trainer.fit(cfg.model)\n"
+
+
+@pytest.mark.parametrize(("decorator", "trains"), [("@hydra.main('conf')\n", True), ("", False)])
+def test_a_composed_trainer_that_an_imported_module_fits(decorator: str, trains: bool, tmp_path: Path) -> None:
+    (tmp_path / "engine.py").write_text(FITS)
+    main = f"import hydra\n{decorator}def main(cfg):\n    from engine import train\n    return train(cfg)\nmain()\n"
+    assert recognised(f"{main}if __name__ == '__main__':\n    main()\n", tmp_path) is trains
+
+
 def test_parameters_with_flags_and_defaults(tmp_path: Path) -> None:
     text = """
         import argparse, torch

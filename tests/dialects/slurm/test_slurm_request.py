@@ -13,6 +13,7 @@ from preflight.dialects.slurm.schema import array_indices, memory_bytes, memory_
 from preflight.documents.directives import read_directives
 from preflight.slurm.allocation import resolve
 from preflight.slurm.import_.conf import read_slurm_conf
+from preflight.vocabulary.budgets import IGNORED_DIRECTIVES
 from preflight.vocabulary.reading import Problem, Request
 from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Unknown
@@ -206,6 +207,14 @@ def test_a_directive_that_is_lost() -> None:
         directives, ignored = read_directives(text)
         [problem] = ignored_problems(Source("job.sbatch", text), ignored, directives)
         assert problem.severity == severity
+
+
+def test_a_script_that_was_joined_from_thousands_says_how_many_more_there_are() -> None:
+    text = "#!/bin/bash\n#SBATCH --gres=gpu:1\n" + "python train.py\n#SBATCH --gres=gpu:2\n" * 1000
+    directives, ignored = read_directives(text)
+    problems = list(ignored_problems(Source("job.sbatch", text), ignored, directives))
+    assert len(problems) == IGNORED_DIRECTIVES
+    assert problems[-1].message == f"{problems[-2].message} (and 900 lines like it below)"
 
 
 def test_files_that_sbatch_refuses_whole() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from job_scripts import HEAD, Script
 
 from preflight.vocabulary.reading import Call, Launch, Word
-from preflight.vocabulary.values import Const, Origin, Span
+from preflight.vocabulary.values import Cause, Const, Origin, Span, Unknown
 
 # --- scripts within scripts -------------------------------------------------------------------------------------------
 
@@ -153,6 +153,33 @@ def test_which_of_several_programs_of_one_name(lines: str, target: str, tmp_path
     (tmp_path / "exp/train.py").write_text("pass\n")
     script = Script(tmp_path, f"{HEAD}{lines}\npython train.py --bs 8\n", "exp/job.sbatch")
     assert script.link.target == target
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "$(which torchrun) --nproc_per_node 2 train.py --bs 8",
+        "`which torchrun` --nproc_per_node 2 train.py --bs 8",
+        "RUN=$(command -v torchrun 2>/dev/null)\n$RUN --nproc_per_node 2 train.py --bs 8",
+        '"$(type -P python3)" -m torch.distributed.run --nproc_per_node 2 train.py --bs 8',
+    ],
+)
+def test_a_program_that_is_looked_for_on_the_path(line: str, tmp_path: Path) -> None:
+    script = Script(tmp_path, f"{HEAD}{line}\n")
+    assert script.link.target == "train.py"
+    assert script.link.launch.launcher == "torchrun"
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("pass\n")
+    script = Script(tmp_path, f"{HEAD}#SBATCH --gres=gpu:1\npython src/x.py\n")
+    [binding] = script.reading.bindings
+    assert binding.field == "model.name"
+    assert isinstance(binding.expr, Const)
+    assert isinstance(binding.expr.value, Unknown)
+    assert binding.expr.value.cause is Cause.file_not_found
+    assert binding.expr.value.words.startswith("src/x.py, which job.sbatch starts")
+    assert script.at(binding.origin) == "src/x.py"
 
 
 def test_words_added_under_a_condition_may_or_may_not_be_there(tmp_path: Path) -> None:

@@ -173,3 +173,31 @@ def test_a_makefile_that_submits(tmp_path: Path) -> None:
     request = chain[1].reading.request
     assert request is not None
     assert request.memory == 4 * GIB
+
+
+BARE = "#!/bin/bash\npython train.py --bs 4\n"
+
+
+def test_a_word_that_may_be_any_option_leaves_no_default(tmp_path: Path) -> None:
+    """The script states nothing: what it gets is not one node, one task and no GPU."""
+    (tmp_path / "bare.sh").write_text(BARE)
+    [study] = submitted(tmp_path, "sbatch $OPTIONS bare.sh")
+    request = asked(study)
+    for value in (request.nodes, request.tasks_per_node, request.cpus_per_task, request.memory, request.gpus_per_node):
+        assert isinstance(value, Unknown)
+    assert not study.problems
+
+
+@pytest.mark.parametrize(
+    ("option", "step", "visible"),
+    [
+        ("--gpus-per-task=2", "srun", "0,1"),
+        ("--gpus-per-task=2", "srun --gpus-per-task=1", "0"),
+        ("--gres=gpu:2", "srun", None),
+    ],
+)
+def test_steps_have_the_gpus_per_task_of_their_job(option: str, step: str, visible: str | None, tmp_path: Path) -> None:
+    text = f'sbatch -n1 {option} --wrap="{step} python train.py --bs 4"'
+    [study] = submitted(tmp_path, text)
+    given = study.launch.environment.get("CUDA_VISIBLE_DEVICES")
+    assert (None if given is None else evaluate(given)) == visible

@@ -1,0 +1,169 @@
+"""The parameters of a library's model or layer that is a part of a class of the project, at least.
+
+`self.encoder = AutoModel.from_pretrained(name)` and `self.backbone = torchvision.models.resnet50()` hold the whole
+model but for its head, which classes of the project replace: `part_parameters.json` has the counts without heads. A
+call that makes something else of the model (other dimensions, weights in another type, some of its layers) is not
+counted. Layers of timm's transformers are counted by their arguments (timm 0.9 and 1.0, `layers/` and
+`models/vision_transformer.py`); what their switches add is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TypedDict, cast
+
+from preflight.program.bindings import constant, fold, is_unknown
+from preflight.program.layer_parameters import NotCounted, times, total
+from preflight.python.objects import CallRecord, Instance
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
+
+
+class _Table(TypedDict):
+    hub: dict[str, int]
+    torchvision: dict[str, int]
+    timm: dict[str, int]
+    heads: list[str]
+    first_layers: dict[str, dict[str, int]]
+
+
+_HARMLESS = frozenset({
+    "pretrained_model_name_or_path", "num_labels", "cache_dir", "output_hidden_states", "output_attentions",
+    "return_dict", "add_pooling_layer", "local_files_only", "token", "use_auth_token", "trust_remote_code", "revision",
+    "attn_implementation", "ignore_mismatched_sizes", "torchscript", "use_safetensors",
+    "model_name", "pretrained", "weights", "progress", "num_classes", "drop_rate", "drop_path_rate", "global_pool",
+    "checkpoint_path",
+})  # fmt: skip
+"""Arguments that change neither the layers below the head nor the type of the weights."""
+_PARTLY = ("Encoder", "TextModel", "VisionModel", "Decoder")
+"""How classes of transformers end that hold a part of a model."""
+
+
+@lru_cache(maxsize=1)
+def _table() -> _Table:
+    return cast(_Table, json.loads(Path(__file__).with_name("part_parameters.json").read_bytes()))
+
+
+@lru_cache(maxsize=1)
+def _hub() -> Mapping[str, int]:
+    """The counts by whole hub ids and by their last parts, which is how older programs name them."""
+    full = _table()["hub"]
+    return {**{name.rpartition("/")[2]: count for name, count in full.items()}, **full}
+
+
+def model_part(value: Instance) -> Expr | None:
+    """At least how many parameters a library's model has, without its head; None where that is not known.
+
+    Parts that the program put in the place of the head, or of the first layer, are left to the caller.
+    """
+    record = value.record
+    if record is None or not record.complete or record.more or record.kwargs.keys() - _HARMLESS:
+        return None
+    library, name = _named(record)
+    if library is None or name is None or is_unknown(name):
+        return None
+    counts = _hub() if library == "hub" else _table()["timm" if library == "timm" else "torchvision"]
+    replaced = {key for key in value.attributes if key not in _table()["heads"]}
+    known = constant(name)
+    if not isinstance(known, str):
+        return None if replaced else _looked_up(counts, name)
+    count = counts.get(known)
+    first = _table()["first_layers"]
+    if count is None or any(known not in first.get(str(key), {}) for key in replaced):
+        return None
+    return Const(count - sum(first[str(key)][known] for key in replaced))
+
+
+def _looked_up(counts: Mapping[str, int], name: Expr) -> Expr:
+    """The count of a model whose name is a setting; unknown for other models."""
+    words = Unknown("how many parameters the part of that name has is not known", Cause.model_unknown)
+    found: Expr = Const(words, name.origin)
+    for known, count in counts.items():
+        found = Op("if", (Op("==", (name, Const(known))), Const(count), found), name.origin)
+    return found
+
+
+def _named(record: CallRecord) -> tuple[str | None, Expr | None]:
+    """The library of a call that makes a model, and the model's name there."""
+    if record.name.startswith("torchvision.models.") and record.method[:1].islower():
+        return "torchvision", Const(record.method, record.origin)
+    if record.name in ("timm.create_model", "timm.models.create_model") and len(record.args) <= 2:
+        return "timm", record.argument("model_name", 0)
+    if record.name.startswith("transformers.") and record.method == "from_pretrained" and len(record.args) <= 1:
+        kind = record.name.split(".")[-2]
+        partly = kind.endswith(_PARTLY) or kind.startswith(("Flax", "TF"))
+        return (None, None) if partly else ("hub", record.argument("pretrained_model_name_or_path", 0))
+    return None, None
+
+
+# --- layers of timm ---------------------------------------------------------------------------------------------------
+
+
+def layer_part(record: CallRecord) -> Expr | None:
+    """At least the parameters of a layer of timm's; None for another call. Raises NotCounted."""
+    layer = _LAYERS.get(record.method) if record.name.startswith("timm.") else None
+    return None if layer is None or not record.complete else layer(record)
+
+
+def _size(record: CallRecord, name: str, position: int, default: Expr | None = None) -> Expr:
+    found = record.argument(name, position)
+    if found is not None and constant(found) is None and default is not None:
+        return default
+    found = default if found is None else found
+    if found is None or is_unknown(found):
+        raise NotCounted(f"{name} of {record.name} is not known")
+    return found
+
+
+def _biased(record: CallRecord, position: int) -> Expr:
+    found = record.argument("qkv_bias", position) or Const(False)
+    if is_unknown(found):
+        return Const(0)
+    return fold(Op("if", (found, Const(1), Const(0))))
+
+
+def _attention(width: Expr, bias: Expr) -> Expr:
+    """Query, key and value in one layer, then the projection with its bias."""
+    return total([times(Const(4), width, width), times(Const(3), width, bias), width])
+
+
+def _mlp(width: Expr, hidden: Expr, out: Expr) -> Expr:
+    return total([times(width, hidden), hidden, times(hidden, out), out])
+
+
+def _of_attention(record: CallRecord) -> Expr:
+    return _attention(_size(record, "dim", 0), _biased(record, 2))
+
+
+def _of_mlp(record: CallRecord) -> Expr:
+    width = _size(record, "in_features", 0)
+    return _mlp(width, _size(record, "hidden_features", 1, width), _size(record, "out_features", 2, width))
+
+
+def _of_block(record: CallRecord) -> Expr:
+    width = _size(record, "dim", 0)
+    ratio = _size(record, "mlp_ratio", 2, Const(4.0))
+    hidden = fold(Op("int", (Op("*", (width, ratio)),)))
+    norms = times(Const(4), width)
+    return total([norms, _attention(width, _biased(record, 3)), _mlp(width, hidden, width)])
+
+
+def _of_patches(record: CallRecord) -> Expr:
+    side, width = _size(record, "patch_size", 1, Const(16)), _size(record, "embed_dim", 3, Const(768))
+    channels = _size(record, "in_chans", 2, Const(3))
+    square = constant(side)
+    if isinstance(square, tuple) and len(square) == 2 and all(isinstance(one, int) for one in square):
+        cells: Expr = Const(int(str(square[0])) * int(str(square[1])))
+    elif isinstance(square, tuple):
+        raise NotCounted("the patches of timm's PatchEmbed are not known")
+    else:
+        cells = times(side, side)
+    return total([times(channels, width, cells), width])
+
+
+_LAYERS: Mapping[str, Callable[[CallRecord], Expr]] = {
+    "Attention": _of_attention, "Mlp": _of_mlp, "Block": _of_block, "PatchEmbed": _of_patches,
+    **dict.fromkeys(("DropPath", "Identity"), lambda record: Const(0)),
+}  # fmt: skip

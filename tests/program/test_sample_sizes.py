@@ -1,0 +1,196 @@
+"""Bytes of a sample, their number, and arrays in memory, from the text of a program: what is not told, and what is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs_as_text import read_program, values
+
+from preflight.python.headers import npy_header
+
+PROGRAM = """
+import argparse, random
+import cv2
+import numpy as np
+import torch
+import albumentations as A
+from albumentations.pytorch import ToTensorV2
+from PIL import Image
+from timm.data import create_transform
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info, random_split
+from torchvision import datasets, transforms as T
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", type=int, default=64)
+args = parser.parse_args()
+"""
+ITEM = """
+class Data(Dataset):
+    def __init__(self, n=500, size=32):
+        self.n, self.size, self.paths, self.table = n, size, open("list").readlines(), np.zeros((500, 3, 8, 8), "f4")
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        {body}
+
+
+loader = DataLoader(Data(), batch_size=8{more})
+"""
+
+
+def told(body: str, tmp_path: Path, more: str = "", given: dict[str, int] | None = None) -> dict[str, object]:
+    return dict(values(read_program(PROGRAM + ITEM.format(body=body, more=more), tmp_path), given))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return load(self.paths[i])",
+        "return torch.randn(3, other(), 5)",
+        "return T.ToTensor()(Image.open(self.paths[i]))",
+        "return T.Compose([T.Resize(224), T.ToTensor()])(Image.open(self.paths[i]))",
+        "return T.Compose([T.CenterCrop(224), mine(), T.ToTensor()])(Image.open(self.paths[i]))",
+        "return A.Compose([A.LongestMaxSize(512), ToTensorV2()])(image=cv2.imread(self.paths[i]))['image']",
+        "return torch.load(self.paths[i])",
+        "return torch.randn(3, 8, 8) if random.random() < 0.5 else torch.randn(3, 16, 16)",
+        "return torch.randint(0, 9, (random.randint(1, 90),))",
+        "return np.load(self.paths[i])",
+    ],
+)
+def test_sizes_that_are_not_told(body: str, tmp_path: Path) -> None:
+    assert "data.sample_bytes" not in told(body, tmp_path)
+
+
+def test_a_collator_of_a_library_may_pad(tmp_path: Path) -> None:
+    assert "data.sample_bytes" not in told("return torch.ones(9)", tmp_path, ", collate_fn=collators.Padding()")
+
+
+@pytest.mark.parametrize(
+    ("body", "size"),
+    [
+        ("return torch.randn(3, 32, 32), i % 10", 3 * 32 * 32 * 4 + 8),
+        ("return {'x': torch.rand(3, self.size, self.size), 'y': torch.zeros(self.size, dtype=torch.long)}",
+         3 * 32 * 32 * 4 + 32 * 8),
+        ("return torch.from_numpy(np.random.rand(6, 16)).float()", 6 * 16 * 4),
+        ("return torch.tensor(np.random.rand(6, 16))", 6 * 16 * 8),
+        ("return torch.stack([torch.rand(3, 8, 8) for _ in range(5)])", 5 * 3 * 8 * 8 * 4),
+        ("return torch.from_numpy(self.table[i]), 'name'", 3 * 8 * 8 * 4),
+        ("return torch.ones(16, 4).view(-1, 8)[:, 2:4]", 8 * 2 * 4),
+        ("return T.Compose([T.RandomResizedCrop(64), T.ToTensor()])(Image.open(self.paths[i]))", 3 * 64 * 64 * 4),
+        ("return T.Compose([T.Resize(96), T.CenterCrop(64), T.ToTensor(), T.Normalize((0,), (1,))])"
+         "(Image.open(self.paths[i]))", 3 * 64 * 64 * 4),
+        ("return create_transform(48)(Image.open(self.paths[i]))", 3 * 48 * 48 * 4),
+        ("return A.Compose([A.RandomCrop(24, 32), A.Normalize(), ToTensorV2()])"
+         "(image=cv2.imread(self.paths[i]))['image']", 3 * 24 * 32 * 4),
+        ("return torch.from_numpy(cv2.resize(cv2.imread(self.paths[i]), (20, 10)).transpose(2, 0, 1))", 3 * 10 * 20),
+        ("return np.asarray(Image.open(self.paths[i]).convert('L').resize((20, 10)), dtype=np.float32)", 10 * 20 * 4),
+        ("a = torch.arange(900)[i * 7 : (i + 1) * 7 + 1]\n        return a[:-1], a[1:]", 2 * 7 * 8),
+    ],
+)  # fmt: skip
+def test_sizes_that_are_told(body: str, size: int, tmp_path: Path) -> None:
+    found = told(body, tmp_path)
+    assert (found["data.sample_bytes"], found["data.samples"]) == (size, 500)
+
+
+@pytest.mark.parametrize("given", [64, 96])
+def test_a_size_follows_a_flag(given: int, tmp_path: Path) -> None:
+    found = told("return torch.rand(3, args.size, args.size)", tmp_path, given={"size": given})
+    assert found["data.sample_bytes"] == 3 * given * given * 4
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("TensorDataset(torch.rand(900, 3, 8, 8), torch.zeros(900).long())", (3 * 64 * 4 + 8, 900, 900 * (768 + 8))),
+        ("random_split(TensorDataset(torch.rand(900, 64)), [800, 100])[0]", (256, 800, 900 * 256)),
+        ("[(torch.rand(64), i) for i in range(4000)]", (64 * 4 + 8, 4000, 4000 * 256)),
+        ("datasets.FakeData(100, (3, 16, 16), transform=T.ToTensor())", (3 * 256 * 4 + 8, 100, None)),
+        ("datasets.MNIST('d', transform=T.ToTensor())", (28 * 28 * 4 + 8, 60_000, 60_000 * 784)),
+    ],
+)
+def test_data_sets_of_libraries(made: str, expected: tuple[int, int, int | None], tmp_path: Path) -> None:
+    found = values(read_program(f"{PROGRAM}loader = DataLoader({made}, batch_size=8, shuffle=True)\n", tmp_path))
+    fields = ("data.sample_bytes", "data.samples", "data.in_memory_bytes")
+    assert tuple(found.get(name) for name in fields) == expected
+
+
+def test_a_data_set_that_is_iterated(tmp_path: Path) -> None:
+    body = """
+class Stream(IterableDataset):
+    def __iter__(self):
+        worker = get_worker_info()
+        for i in range(worker.id, 900, worker.num_workers):
+            yield torch.rand(3, 9), i
+
+
+loader = DataLoader(Stream(), batch_size=8)
+"""
+    assert values(read_program(PROGRAM + body, tmp_path))["data.sample_bytes"] == 3 * 9 * 4 + 8
+
+
+@pytest.mark.parametrize(("mode", "held"), [("", 200 * 3 * 8 * 4), (", mmap_mode='r'", None)])
+def test_a_file_of_an_array_is_read_by_its_header(mode: str, held: int | None, tmp_path: Path) -> None:
+    np = pytest.importorskip("numpy")
+    np.save(tmp_path / "x.npy", np.zeros((200, 3, 8), "f4"))
+    body = f"x = np.load('x.npy'{mode})\nloader = DataLoader(TensorDataset(torch.from_numpy(x)), batch_size=8)\n"
+    found = values(read_program(PROGRAM + body, tmp_path))
+    assert (found["data.sample_bytes"], found["data.samples"]) == (96, 200)
+    assert found.get("data.in_memory_bytes") == held
+
+
+HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"", None),
+        (b"\x93NUMPY\x01\x00\xff", None),
+        (b"\x93NUMPY\x01\x00\x05\x00hello", None),
+        (b"\x93NUMPY\x01\x00" + bytes([len(HEADER), 0]) + HEADER.replace("2, 3", "-2, 3").encode(), None),
+        (b"\x93NUMPY\x01\x00" + bytes([len(HEADER), 0]) + HEADER.replace("'<f4'", "[('a', 'f4')]").encode(), None),
+        (b"\x93NUMPY\x01\x00" + bytes([len(HEADER), 0]) + HEADER.encode(), ((2, 3), "float32")),
+    ],
+)
+def test_headers(data: bytes, found: object) -> None:
+    assert npy_header(data) == found
+
+
+LOOP = """
+for batch in DataLoader([torch.ones(3)], batch_size=1):
+    batch.mean().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "device"),
+    [
+        ("device = 'cuda' if torch.cuda.is_available() else 'cpu'\nmodel = torch.nn.Linear(3, 3).to(device)", None),
+        ("from mine import to_device\nmodel = to_device(torch.nn.Linear(3, 3))", None),
+        ("from accelerate import Accelerator\nmodel = Accelerator().prepare(torch.nn.Linear(3, 3))", None),
+        ("model = torch.nn.Linear(3, 3).to(unknown())", None),
+        ("device = torch.device('cpu')\nmodel = torch.nn.Linear(3, 3).to(device)", "cpu"),
+        ("model = torch.nn.Linear(3, 3)", "cpu"),
+    ],
+)
+def test_the_device(lines: str, device: str | None, tmp_path: Path) -> None:
+    reading = read_program(f"import torch\nfrom torch.utils.data import DataLoader\n{lines}\n{LOOP}", tmp_path)
+    assert values(reading).get("machine.accelerator") == device
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return torch.ones(3).permute(4, 5), torch.ones(2, 3).transpose(7, 9)",
+        "return torch.cat([torch.ones(3, 4), torch.ones(3)], 1)",
+        "return T.Compose([T.Resize(8)])(torch.ones(3))",
+        "return torch.ones(3)[0, 0, 0, ..., None]",
+        "a = []\n        for k in range(20):\n            a.append(a)\n        return a",
+        "return T.Compose(T.Compose)(self), np.load(None), cv2.resize(1), Image.new(1, 2)",
+        "return self[i]",
+    ],
+)
+def test_programs_that_would_fail_are_read_in_the_end(body: str, tmp_path: Path) -> None:
+    assert "data.sample_bytes" not in told(body, tmp_path)
