@@ -19,3 +19,10 @@ mkdocs.yml, pyproject.toml and Containerfile. Every other address is made of thi
 
 RULE_PAGES = f"{REPOSITORY}/blob/main/docs/rules"
 """The address of the pages of preflight's own rules."""
+
+
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext preflight` in a notebook: IPython calls it with its shell."""
+    from importlib import import_module
+
+    import_module(f"{__name__}.editor.notebook").load(shell)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from preflight.engine.ask import check, estimate, job_of
+from preflight.engine.score.tables import score
 from preflight.engine.what_if import states as steady_states
 from preflight.fixes.what_if import axes_of, changed, divisors, largest, possible, settable, written
+from preflight.guard.same_run import hazard as same_run_hazard
 from preflight.machines.gpus import that_fit as gpus_that_fit
 from preflight.memory.device.batch_statistics import balances as balances_experts
 from preflight.memory.device.batch_statistics import compares as compares_samples
@@ -81,6 +83,7 @@ from preflight.vocabulary.words import (
     assignment_text,
     assumed,
     at_most,
+    batch_text,
     describe,
     gib,
     model_name,
@@ -164,6 +167,7 @@ __all__ = [
     "at_most",
     "axes_of",
     "balances_experts",
+    "batch_text",
     "broken_constraints",
     "changed",
     "check",
@@ -196,8 +200,10 @@ __all__ = [
     "possible",
     "related_of",
     "resolve_request",
+    "same_run_hazard",
     "sample_bytes",
     "samples_in_shared_memory",
+    "score",
     "settable",
     "several",
     "severity_of",

@@ -22,7 +22,8 @@ from preflight.engine.files import Batch, batches
 from preflight.engine.job_by_hand import dotted
 from preflight.machines.gpus import find_gpu
 from preflight.reports import plain
-from preflight.reports.map import BATCHES, drawn_map
+from preflight.reports.drawings import drawn_map
+from preflight.reports.figures import BATCHES
 from preflight.reports.style import Look
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import Estimates
@@ -92,7 +93,7 @@ PROJECTS: dict[str, tuple[dict[str, str], dict[str, bool]]] = {
     "an array over two models": ({"job.sh": ARRAY, "train.py": LOOP}, {"RTX 4090": True, "H200": False}),
     "a branch of Optuna": ({"tune.py": OPTUNA}, {"RTX 4090": True, "H200": False}),
     "no length fits": (
-        {"train.py": LOOP.replace('"gpt2"', '"gpt2-xl"')}, {"T4": True, "RTX 4090": False},
+        {"train.py": LOOP.replace('"gpt2"', '"gpt2-xl"')}, {"T4": True, "RTX 4090": True, "A100 80GB": False},
     ),
     # In bf16, as transformers 5 loads it, 54 GiB: not certain of 80.
     "a precision that is a default of some releases": (

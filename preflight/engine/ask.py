@@ -8,15 +8,32 @@ from pathlib import Path
 from preflight.system.files import real
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.estimates import Estimates
+from preflight.vocabulary.estimates import Estimates, shown_by
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.outcome import Outcome
 from preflight.vocabulary.values import Value, brief
 
 
+def _page_of_check(found: object) -> str:
+    from preflight.reports import html
+    from preflight.reports.style import Look
+
+    return html.framed(html.render(found, Look())) if isinstance(found, Outcome) else ""
+
+
+def _page_of_estimate(found: object) -> str:
+    from preflight.reports import html
+
+    return html.framed(html.of_sides(found)) if isinstance(found, Estimates) else ""
+
+
+shown_by(Outcome, _page_of_check)
+shown_by(Estimates, _page_of_estimate)
+
+
 def check(
-    paths: Iterable[str | Path],
+    paths: str | Path | Iterable[str | Path],
     *,
     gpu: str | None = None,
     machine: str | None = None,
@@ -28,16 +45,17 @@ def check(
 ) -> Outcome:
     """Runs `preflight check PATHS`: a report for each project, with its findings and studies.
 
-    `set` gives Job fields by dotted names, as `--set` does; relative paths start at `cwd`. Sizes are bytes. Raises
-    PreflightError where the command ends with status 2: an unknown path, GPU, rule or field, and broken settings. A
-    mistake in the files is a finding.
+    `paths`: one, or several; relative ones start at `cwd`. `set` gives Job fields by dotted names, as `--set` does.
+    Sizes are bytes. Raises PreflightError where the command ends with status 2: an unknown path, GPU, rule or field,
+    and broken settings. A mistake in the files is a finding.
     """
     from preflight.engine import check as engine
     from preflight.engine.files import batches
 
     place = real(cwd or Path.cwd())
     options = engine.CheckOptions(gpu, machine, dict(set or {}), tuple(select), tuple(ignore), tuple(trust))
-    found = batches([str(path) for path in paths], place, from_hook=False)
+    several = [paths] if isinstance(paths, (str, Path)) else paths
+    found = batches([str(path) for path in several], place, from_hook=False)
     return engine.outcome_of([engine.check(*engine.setup(batch, options, place)) for batch in found], place)
 
 
@@ -46,12 +64,17 @@ def job_of(fields: Mapping[str, object]) -> Job:
 
     Raises UsageError for a field that there is none of, and for a value that does not suit its field.
     """
-    from pydantic import ValidationError
-
     from preflight.engine.job_by_hand import dotted
 
+    return checked(dotted(fields))
+
+
+def checked(fields: dict[str, object]) -> Job:
+    """A Job of fields in its own spelling, by dotted names. Raises UsageError."""
+    from pydantic import ValidationError
+
     try:
-        return build(dotted(fields))
+        return build(fields)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         name = ".".join(map(str, details["loc"]))
@@ -67,10 +90,16 @@ def estimate(job: Job, machine: str | None = None) -> Estimates:
     """
     from preflight.engine.estimator import Estimator
 
+    job, gpu = placed(job, machine)
+    return Estimator(gpu).full(job)
+
+
+def placed(job: Job, machine: str | None = None) -> tuple[Job, Gpu | None]:
+    """The Job on the GPU that `machine` names, or on its own. Raises PreflightError for an unknown GPU."""
     gpu = _gpu(job, machine)
     if gpu is not None and (machine is not None or job.machine.gpu is None):
         job = with_fields(job, {"machine.gpu": gpu.name})
-    return Estimator(gpu).full(job)
+    return job, gpu
 
 
 def _gpu(job: Job, machine: str | None) -> Gpu | None:

@@ -11,22 +11,27 @@ from pathlib import Path
 
 from preflight.engine import file_findings, registry, suppress
 from preflight.engine.certainty import Certainty
+from preflight.engine.dry_runs import Found, SavedRuns, held_with
 from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_of
 from preflight.engine.files import Batch, checkout
+from preflight.engine.measured import with_measured
+from preflight.engine.named_models import with_named_folders, with_saved_types
+from preflight.engine.points import measured_of, moments_of, points_of
+from preflight.engine.seen_estimator import SeenEstimator, seen_by
 from preflight.engine.standings import standings, union, without_doubtful_lengths
 from preflight.engine.target import Named, Wanted, choose, placed, wanted
 from preflight.engine.trust import Trust, laws_of, named_by_user, trust_in
 from preflight.system.files import real
 from preflight.vocabulary.budgets import ProofTime
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError
-from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.estimates import DeviceEstimate, Holder, StepMoment
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity, of_problem
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.rule import Case, Rule
+from preflight.vocabulary.rule import Case, Options, Rule
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Box, Skipped, Study
 from preflight.vocabulary.tracing import Tracing
@@ -45,6 +50,8 @@ class CheckOptions:
     trust: tuple[str, ...] = ()
     progress: Progress = QUIET
     """What says on a terminal what is done, and until when it may be done."""
+    calibration: bool = False
+    """Whether recorded runs of this user count."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,10 @@ class CheckSetup:
     estimators: dict[Gpu | None, Estimator] = field(default_factory=dict, compare=False)
     """Estimates, kept when the files are read again."""
     proofs: ProofTime = field(default_factory=ProofTime, compare=False)
+    dry_runs: SavedRuns | None = field(default=None, compare=False)
+    """Saved dry runs, which answer where the files do not."""
+    by_run: dict[int, tuple[Study, SeenEstimator]] = field(default_factory=dict, compare=False)
+    """The estimator of each study of which a dry run speaks, by the identity of the study."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -74,6 +85,11 @@ class CheckSetup:
     def accepts(self, path: Path) -> bool:
         """Whether the user accepts a file that decides figures (see `Trust.accepts`)."""
         return self.trust is not None and self.trust.accepts(path)
+
+    def estimator_of(self, result: StudyResult) -> Estimator:
+        """The estimator that judged a study."""
+        _, of_run = self.by_run.get(id(result.study), (None, None))
+        return of_run or self.estimators[result.gpu]
 
     def only(self, paths: Collection[str]) -> CheckSetup:
         """The same question about some of the paths."""
@@ -131,8 +147,9 @@ def setup(batch: Batch, options: CheckOptions, cwd: Path, rules: bool = True) ->
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
     said = replace(said, notes=(*said.notes, *notes))
     return Project(batch.root, batch.settings), CheckSetup(
-        batch.named, batch.walked, options, said, chosen, enabled, tracing, trust
-    )
+        batch.named, batch.walked, options, said, chosen, enabled, tracing, trust,
+        dry_runs=SavedRuns(batch.root, trust.accepts),
+    )  # fmt: skip
 
 
 def check(project: Project, asked: CheckSetup, prove: bool = True) -> Report:
@@ -156,16 +173,21 @@ def check(project: Project, asked: CheckSetup, prove: bool = True) -> Report:
     # A comment may speak of what was not judged; a date is over all the same.
     enabled = asked.enabled & {suppress.EXPIRED} if found.incomplete else asked.enabled
     findings, by_comment = suppress.inline(findings, project, (*read, *idle), enabled, known)
-    given = set(asked.paths)
+    given, told = set(asked.paths), {*read, *idle}
     return Report(
         project=project,
         findings=tuple(sorted(findings, key=_order)),
         studies=found.studies,
-        files=tuple(path for path in dict.fromkeys((*asked.paths, *read)) if path in {*read, *idle} and path in given),
+        files=tuple(path for path in dict.fromkeys((*asked.paths, *read)) if path in told and path in given),
         unrecognised=tuple(one.path for one in found.skipped if one.kind in ("unrecognised", "unreadable", "crashed")),
         refused=tuple(file_findings.refused(found.skipped, found.findings, asked.named)),
         suppressed=by_glob + by_comment,
-        notes=(*asked.said.notes, *file_findings.notes(found.skipped, asked.named), *file_findings.unproved(findings)),
+        notes=(
+            *asked.said.notes,
+            *file_findings.notes(found.skipped, asked.named),
+            *file_findings.unproved(findings),
+            *(asked.dry_runs.notes if asked.dry_runs is not None else ()),
+        ),
         incomplete=late.message if late is not None else "",
     )
 
@@ -250,49 +272,59 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     from preflight.space.judge import judge
 
     target = choose(study, asked.said)
-    study = placed(without_doubtful_lengths(study), target)
-    estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing))
+    study = placed(without_doubtful_lengths(with_saved_types(with_named_folders(study))), target)
+    estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing, asked.options.calibration))
+    seen = asked.dry_runs.of(study, project.overlay) if asked.dry_runs is not None else Found(study)
+    study, sampled = with_measured(seen.study, project.root) if asked.options.calibration else (seen.study, ())
+    moments: Callable[[Job], Sequence[StepMoment]] = partial(moments_of, gpu=target.gpu, tracing=asked.tracing)
+    holders: Callable[[Job], Sequence[Holder]] | None = None
     held = [standings(study, box, lambda path: asked.accepts(project.root / path)) for box in study.boxes]
-    known_so = union(held)
-    certainty = Certainty(known_so, estimator)
+    if seen.kept is not None:
+        estimator = of_run = seen_by(seen.kept, _first_job(study.boxes[0]), estimator)
+        asked.by_run[id(study)] = study, of_run
+        if of_run.speaks:
+            held = [held_with(one, seen.kept, study) for one in held]
+            moments, holders = partial(seen.kept.run.timeline, gpu=target.gpu), seen.kept.run.holders
+    certainty = Certainty(known_so := union(held), estimator)
     estimate, sides = certainty.estimate, estimator.sides(certainty.estimate)
-    constraints = project.settings.constraints
-    space = judge(study, estimate, *sides, constraints=constraints, doubted=certainty.sides())
+    space = judge(study, estimate, *sides, constraints=project.settings.constraints, doubted=certainty.sides())
     least = smallest(space.worst.estimates.device, space.worst.job) if target.gpu is None else None
     worst = next(index for index, one in enumerate(space.boxes) if one.worst is space.worst)
     known = {name: one.standing for name, one in held[worst].items()}
+    recorded = estimator.said(space.worst.job, space.worst.estimates.device)
     result = StudyResult(
-        study, space, target.gpu, target.cluster, target.node, least, target.notes, estimate, known, known_so
-    )
+        study, space, target.gpu, target.cluster, target.node, least, (*target.notes, *recorded, *sampled), estimate,
+        known, known_so, remarks=seen.notes_on(space.worst.job, space.worst.estimates),
+        points=partial(points_of, study, estimate), moments=moments, holders=holders,
+        measured=partial(measured_of, gpu=target.gpu) if asked.options.calibration else None,
+    )  # fmt: skip
     case = Case(
-        study,
-        index,
-        project,
-        project.settings,
-        space,
-        estimate,
-        target.gpu,
-        target.cluster,
-        target.node,
-        tracing=asked.tracing,
-        may_fit=estimator.may_fit,
+        study, index, project, project.settings, space, estimate, target.gpu, target.cluster, target.node,
+        tracing=asked.tracing, may_fit=estimator.may_fit, as_estimated=estimator.full,
         unsure=lambda: certainty.unsure(space.worst.job),
-    )
+    )  # fmt: skip
     return result, case
+
+
+def _first_job(box: Box) -> Job:
+    """The Job of the first value of every axis."""
+    domains = {axis.name: axis.domain for axis in box.memory_axes}
+    first = {name: one.values[0] for name, one in domains.items() if isinstance(one, Choices)}
+    return job_at(box, first | {name: round(one.low) for name, one in domains.items() if isinstance(one, Range)})
 
 
 def job_at(box: Box, assignment: Mapping[str, Value]) -> Job:
     """The Job of one combination: a value for each of the box's axes that memory depends on."""
-    from preflight.space.jobs import JobMaker
+    from preflight.space.jobs import job_maker
 
-    return JobMaker(box).at(assignment).job
+    return job_maker(box).at(assignment).job
 
 
 def jobs_of(box: Box, most: int) -> list[Job] | None:
     """The different Jobs of a box; None if there are more than `most`, or an unknown number."""
-    from preflight.space.jobs import JobMaker
+    from preflight.space.jobs import job_maker
 
-    maker, axes = JobMaker(box), box.memory_axes
+    maker, axes = job_maker(box), box.memory_axes
     domains = [_values(axis.domain, most) for axis in axes]
     if any(values is None for values in domains):
         return None
@@ -329,7 +361,8 @@ def smallest(device: DeviceEstimate | None, job: Job | None) -> Gpu | None:
 def _findings(case: Case, asked: CheckSetup) -> Iterator[Finding]:
     """Findings of the rules about one study. A rule that raises is reported, and the others continue."""
     for rule in asked.rules:
-        own = replace(case, options=registry.options_of(rule, case.settings))
+        options = registry.options_of(rule, case.settings)
+        own = case if rule.options is Options else replace(case, options=options)
         for finding in _said(rule, case, partial(rule().check, own)):
             place = finding.origin or Origin(case.study.paths[0], Span(0, 0))
             yield replace(finding, study=case.index, origin=place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from preflight.engine.user_settings import user_settings
 from preflight.system import observed
 from preflight.system.processes import found_program
 from preflight.vocabulary.batch_statistics import no_such_target
+from preflight.vocabulary.budgets import CLOSE_ESTIMATES
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
@@ -26,35 +27,71 @@ if TYPE_CHECKING:
     from preflight.space.grid import Side
 
 
+CLEARLY = 1.3
+"""A bound that is this much larger than the capacity needs no replay to say that the job does not fit: a replay takes
+a few per cent less than the bound at most (tests/memory/device/test_bound.py)."""
+
+
 @dataclass
 class Estimator:
     """Estimates for the search space and the rules. Equal jobs are estimated once."""
 
     gpu: Gpu | None
     tracing: Tracing = TRACE
+    calibration: bool = False
+    """Whether recorded runs of this user count."""
     _full: dict[str, Estimates] = field(default_factory=dict)
     _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     _may_fit: dict[str, bool | None] = field(default_factory=dict)
     _hosts: dict[tuple[str, bool], HostEstimate | Unknown] = field(default_factory=dict)
     _keys: BoundedCache[str] = field(default_factory=lambda: BoundedCache(64))
 
-    def _key(self, job: Job) -> str:
+    def on(self, gpu: Gpu | None) -> Estimator:
+        """The same for another card; recorded runs of this one say nothing of it."""
+        return Estimator(gpu, self.tracing)
+
+    def without_traces(self) -> Estimator:
+        """The same, of jobs that need no trace."""
+        return Estimator(self.gpu, replace(self.tracing, allowed=False), self.calibration)
+
+    @property
+    def doubted(self) -> bool:
+        """Whether what the estimates stand on, beside the fields of the job, is not certain."""
+        return False
+
+    def reach(self, field: str) -> tuple[int, int] | None:
+        """The least and the most value of a Job field of which the estimates speak; None: they have no such end."""
+        return None
+
+    def key(self, job: Job) -> str:
         """The identity of a job. Device and host are asked about the same one in turn."""
         return self._keys.get(job, None, lambda: identity(job))
 
     def full(self, job: Job) -> Estimates:
         """The estimate at full depth."""
-        key = self._key(job)
+        key = self.key(job)
         if key not in self._full:
             self.tracing.progress.check()
             self._full[key] = self._estimates(job)
         return self._full[key]
+
+    def said(self, job: Job, found: DeviceEstimate | None) -> tuple[str, ...]:
+        """What recorded runs changed in an estimate, or say of a job that has none."""
+        if not self.calibration:
+            return ()
+        from preflight.engine.recorded import said_of
+
+        return said_of(job, found)
 
     def _estimates(self, job: Job) -> Estimates:
         """Device and host estimate of one job, and the causes if one of them is unknown."""
         from preflight.memory import device as side
 
         device, host = side.estimate(job, self.gpu, self.tracing), self._host(job)
+        if self.calibration and self.gpu is not None and isinstance(device, DeviceEstimate):
+            from preflight.engine.recorded import with_recorded
+
+            device = with_recorded(job, device, self.gpu)
         causes = {side: found for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)}
         return Estimates(
             device if isinstance(device, DeviceEstimate) else None,
@@ -68,7 +105,7 @@ class Estimator:
         """Whether the GPU holds a job, without a replay: False is certain, True is likely, None is not known."""
         from preflight.memory.device import may_fit
 
-        key = self._key(job)
+        key = self.key(job)
         if key not in self._may_fit:
             self.tracing.progress.check()
             self._may_fit[key] = may_fit(job, self.gpu, self.tracing)
@@ -78,7 +115,7 @@ class Estimator:
         """(expected, high) bytes of the process from above, never falling as a numeric field grows; None: unknown."""
         from preflight.memory.device import bound
 
-        key = self._key(job)
+        key = self.key(job)
         if key not in self._bounds:
             self.tracing.progress.check()
             self._bounds[key] = bound(job, self.gpu, self.tracing)
@@ -100,6 +137,10 @@ class Estimator:
 
         return gpus()[-1].capacity
 
+    def full_host(self, job: Job) -> HostEstimate | Unknown:
+        """The host's memory alone, or why it is not known."""
+        return self._host(job)
+
     def host(self, job: Job) -> HostEstimate | None:
         """The host's memory alone."""
         found = self._host(job)
@@ -114,7 +155,7 @@ class Estimator:
     def _host(self, job: Job, bound: bool = False) -> HostEstimate | Unknown:
         from preflight.memory.host.estimate import estimate_host
 
-        key = self._key(job), bound
+        key = self.key(job), bound
         if key not in self._hosts:
             self.tracing.progress.check()
             self._hosts[key] = estimate_host(job, job.model.parameters, bound=bound, tracing=self.tracing)
@@ -130,7 +171,40 @@ class Estimator:
             device = full(job).device if self.capacity(job) is not None else None
             return device.process.expected if device is not None and device.verdict == "exceeds" else None
 
-        return Side(self.device_bound, self.capacity, least), Side(self.host_bound, lambda job: limit_of(job)[0])
+        device = Side(self.device_bound, self.capacity, least, Closely(self))
+        return device, Side(self.host_bound, lambda job: limit_of(job)[0])
+
+
+@dataclass
+class Closely:
+    """Verdicts of a search space: where the bound is too near to the capacity to decide, the estimate does.
+
+    A space may have more such combinations than there is time for. Those beyond the budget are judged by the bound, as
+    if each needed as much more than its bound as the one did that needed the most: their counts may be surer than the
+    estimate would be.
+    """
+
+    estimator: Estimator
+    asked: int = 0
+    times: float = 1.0
+
+    def __call__(self, job: Job, found: tuple[int, int], limit: int) -> int | None:
+        from preflight.memory.device import blocks
+        from preflight.space.grid import AT_RISK, EXCEEDS, FITS
+
+        expected, high = found
+        if high * blocks(job) <= limit:
+            return FITS
+        if expected > limit * CLEARLY:
+            return EXCEEDS
+        if self.asked < CLOSE_ESTIMATES:
+            self.asked += 1
+            device = self.estimator.full(job).device
+            verdict = device.verdict if device is not None else "unknown"
+            if verdict != "fits" and high <= limit:
+                self.times = max(self.times, limit / high * (1 + 1e-9))
+            return {"fits": FITS, "fits-if": FITS, "at-risk": AT_RISK, "exceeds": EXCEEDS}.get(verdict)
+        return FITS if high * self.times <= limit else AT_RISK
 
 
 def largest_sample_bytes(job: Job, tracing: Tracing = TRACE) -> int | None:
@@ -152,7 +226,7 @@ def unknown_fields(job: Job, device: DeviceEstimate | Unknown, host: HostEstimat
     return tuple(dict.fromkeys(found))
 
 
-_TEXT = {"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"}
+TEXT_TASKS = {"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"}
 
 
 def _missing_device(job: Job) -> list[str]:
@@ -161,7 +235,7 @@ def _missing_device(job: Job) -> list[str]:
     if all(value in (None, {}) for value in job.model.__dict__.values()):
         missing.append("model.name")
     needs: Mapping[str, object] = {"train.batch_size": job.train.batch_size}
-    if job.task in _TEXT or (job.task is None and job.train.image_size is None):
+    if job.task in TEXT_TASKS or (job.task is None and job.train.image_size is None):
         needs = {**needs, "train.seq_len": job.train.seq_len}
     return missing + [name for name, value in needs.items() if value is None]
 

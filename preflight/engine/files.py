@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from preflight.dialects import may_recognise
-from preflight.engine.settings import load
+from preflight.engine.settings import above, load
 from preflight.system import observed
 from preflight.system.files import real
 from preflight.vocabulary.budgets import WALKED_FILES
@@ -100,17 +100,21 @@ def walk(start: Path) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=4096)
-def _repository(folder: Path) -> Path | None:
-    """The closest folder upwards that looks like a project's root."""
-    for candidate in (folder, *folder.parents):
-        if any(observed.exists(candidate / mark) for mark in (".git", ".hg", "pyproject.toml")):
+def _repository(folder: Path, cwd: Path) -> Path | None:
+    """The closest folder upwards that looks like a project's root: the top of a checkout, or one with a pyproject.toml
+    in a checkout or below the current directory. Elsewhere above, that file has nothing to do with the folder."""
+    for candidate in above(folder):
+        if any(observed.exists(candidate / mark) for mark in (".git", ".hg")):
+            return candidate
+        mine = candidate == folder or candidate.is_relative_to(cwd) or checkout(candidate) is not None
+        if mine and observed.exists(candidate / "pyproject.toml"):
             return candidate
     return None
 
 
 def checkout(root: Path) -> Path | None:
     """The version-controlled tree that a folder is in, None where it is in none."""
-    return next((folder for folder in (root, *root.parents) if observed.exists(folder / ".git")), None)
+    return next((folder for folder in above(root) if observed.exists(folder / ".git")), None)
 
 
 def _root(path: Path, start: Path, settings_file: Path | None, cwd: Path) -> Path:
@@ -118,7 +122,7 @@ def _root(path: Path, start: Path, settings_file: Path | None, cwd: Path) -> Pat
     if settings_file is not None:
         return real(settings_file.parent)
     folder = path.parent
-    repository = _repository(folder)
+    repository = _repository(folder, cwd)
     if repository is not None:
         return real(repository)
     if folder.is_relative_to(cwd) and cwd not in (Path(cwd.anchor), Path.home()):

@@ -13,6 +13,7 @@ from pathlib import Path
 from preflight.system.files import real
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import Job, fields
+from preflight.vocabulary.notation import scaled
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.spelling import (
@@ -174,7 +175,8 @@ def _text(field: str, value: str) -> object:
         return _architecture(value)
     if field == "model.parameters":  # "7B" are billions here, and bytes anywhere else
         match = _COUNT.fullmatch(value.strip())
-        return round(float(match[1]) * 1000 ** (1 + "KMBT".index(match[2].upper()))) if match else value
+        number = scaled(float(match[1]), 1000 ** (1 + "KMBT".index(match[2].upper()))) if match else None
+        return value if number is None else number
     if field == "train.precision":  # a Job's "bf16" is a dtype, and so are its other spellings, not a mode of autocast
         return DTYPES.get(value.lower(), value)
     if field == "train.peft.method":

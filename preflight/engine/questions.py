@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from preflight.engine.estimator import TEXT_TASKS
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import GPU, AnswerKind, Question, StudyResult
@@ -24,7 +25,7 @@ _WORDS: Mapping[str, str] = {
     _MODEL: "Which model is trained? (the name of a model that preflight knows)",
     "train.batch_size": "How many samples does one GPU get at a time?",
     "train.seq_len": "How many tokens does the longest training sample have?",
-    "train.target_len": "How many tokens does the longest target have?",
+    "train.target_len": "How many tokens does the longest target have, or how many objects the fullest image?",
     "train.text_len": "How many tokens does the longest text beside an image have?",
     "train.image_size": "How many pixels is the side of a training image?",
     "train.precision": "In which precision is the model trained?",
@@ -54,6 +55,8 @@ class _Open:
 
     studies: int = 0
     worth: float = 0.0
+    programs: set[str | None] = field(default_factory=set)
+    """What these studies run."""
     assumed: list[object] = field(default_factory=list)
 
 
@@ -72,7 +75,9 @@ def questions_of(results: Iterable[StudyResult]) -> tuple[Question, ...]:
             one.studies += 1
             one.worth += 1 / len(lacking)
             one.assumed.append(value)
-    asked = [_question(name, one, results) for name, one in found.items()]
+            one.programs.add(result.study.program or result.study.paths[0])
+    # different programs train different models: no name answers for all of them
+    asked = [_question(name, one, results) for name, one in found.items() if name != _MODEL or len(one.programs) == 1]
     useful = [one for one in asked if one.replaces <= one.studies]
     ordered = sorted(useful, key=lambda one: (one.replaces > 0, one.replaces - found[one.field].worth, one.field))
     return tuple(ordered[:MOST])
@@ -82,7 +87,7 @@ def _lacking(result: StudyResult) -> Iterator[tuple[str, object]]:
     """The fields that have to be stated before the study has a verdict, each with the value that is assumed now."""
     job, found = result.space.worst.job, result.space.worst.estimates
     if found.on_gpu:
-        open_fields = dict(_device(found))
+        open_fields = dict(_device(found, job))
         answerable = found.device is not None or bool(open_fields)
         if answerable and result.gpu is None and job.machine.gpu_memory is None:
             yield GPU, None
@@ -93,7 +98,7 @@ def _lacking(result: StudyResult) -> Iterator[tuple[str, object]]:
         yield from ((one.field, one.value) for one in found.host.assumptions if one.field in _kinds())
 
 
-def _device(found: Estimates) -> Iterator[tuple[str, object]]:
+def _device(found: Estimates, job: Job) -> Iterator[tuple[str, object]]:
     """The fields that keep the GPU memory from being known, or from being known well."""
     if found.device is not None:
         if found.device.verdict != "exceeds":
@@ -102,7 +107,8 @@ def _device(found: Estimates) -> Iterator[tuple[str, object]]:
     cause = found.causes.get("device")
     names = [*found.unknown, *(cause.fields if cause is not None else ())]
     if cause is not None and cause.cause is Cause.model_unknown:
-        names = [_MODEL, *names]
+        # whether the model reads tokens is known from its task alone
+        names = [_MODEL, *(name for name in names if name != "train.seq_len" or job.task in TEXT_TASKS)]
     yield from ((name, None) for name in names if name in _kinds() and not name.startswith("data."))
 
 

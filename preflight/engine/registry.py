@@ -7,16 +7,18 @@ A value is a module with a tuple RULES, or a package: then every module of it ho
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 from pydantic import ValidationError
 
 from preflight.system import observed
 from preflight.system.entry_points import AddedEntry
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import RULES, installed
 from preflight.vocabulary.rule import Options, Rule
@@ -147,8 +149,15 @@ def enabled(
     return frozenset((wanted or everything) - (dropped - chosen))
 
 
+_RULE_OPTIONS: BoundedCache[Options] = BoundedCache(256)
+
+
 def options_of(rule: type[Rule], settings: Settings) -> Options:
-    """A rule's own options out of `[tool.preflight.rules.NAME]`. Raises SettingsError."""
+    """A rule's own options out of `[tool.preflight.rules.NAME]`, for all studies. Raises SettingsError."""
+    return _RULE_OPTIONS.get(settings, cast(Hashable, rule), lambda: _validated(rule, settings))
+
+
+def _validated(rule: type[Rule], settings: Settings) -> Options:
     found = settings.rules.get(rule.name)
     extra = found.model_extra or {} if found is not None else {}
     try:

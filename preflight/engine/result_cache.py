@@ -28,7 +28,8 @@ FORMAT = 2
 """Of a kept result; another number is another preflight's, and as if it were not there."""
 VARIABLES = (
     "APPDATA", "COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "HF_HOME", "HOME", "LINES", "LOCALAPPDATA", "NO_COLOR",
-    "PATH", "PREFLIGHT_DEBUG", "PYTHONPATH", "TERM", "USERPROFILE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+    "PATH", "PREFLIGHT_DEBUG", "PREFLIGHT_STORE", "PYTHONPATH", "TERM", "USERPROFILE", "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME", "XDG_DATA_HOME",
 )  # fmt: skip
 """Variables of the environment that a check reads, or a library that it asks; tests/architecture compares the list."""
 _SAYS = (0, 1)

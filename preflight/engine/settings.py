@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,14 +26,43 @@ FILE = "preflight.toml"
 def load(start: Path) -> tuple[Settings, Path | None]:
     """The settings that govern `start` (a file or directory) and the file they are in: the closest, nothing is merged.
 
-    A pyproject.toml without `[tool.preflight]` is passed over. No file: the defaults and None. Raises SettingsError.
+    A pyproject.toml without `[tool.preflight]` is passed over. The search ends at the top of the checkout (`.git`), and
+    never reaches the user's home directory, a directory that everybody may write (`/tmp`) or the root of the file
+    system, unless `start` itself lies there: what is in them has nothing to do with the tree. No file: the defaults and
+    None. Raises SettingsError.
     """
     directory = start if observed.is_dir(start) else start.parent
-    for folder in (directory, *directory.parents):
+    for folder in above(directory):
         found = _in_folder(folder)
         if found is not None:
             return found
     return Settings.model_construct(), None
+
+
+def above(directory: Path) -> Iterator[Path]:
+    """The folders in which a tree may have its settings or its root: the folder, and those above it up to the top of
+    its checkout, or to the first that many projects share."""
+    for folder in (directory, *directory.parents):
+        if folder != directory and _is_shared(folder):
+            return
+        yield folder
+        if observed.exists(folder / ".git") or observed.exists(folder / ".hg"):
+            return
+
+
+def _is_shared(folder: Path) -> bool:
+    """Whether a folder is no project of its own: the user's home, one that everybody may write, or the topmost."""
+    if folder in (Path(folder.anchor), Path(observed.real(Path.home()))):
+        return True
+    if os.name != "posix":
+        return False
+    try:
+        status = observed.status(folder)
+    except OSError:
+        return False
+    # A checkout of the user's own may have such rights as well: in a container, or on a disk of another system.
+    strange = bool(status.st_mode & stat.S_ISVTX) or status.st_uid != os.getuid()
+    return strange and bool(status.st_mode & stat.S_IWOTH)
 
 
 @lru_cache(maxsize=1024)

@@ -13,15 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice, product
 
-from preflight.memory.device.positions import positions_of
+from preflight.engine.named_models import FIELD, says_only_its_folder
+from preflight.memory.device.positions import positions_of, saved_in_fp32
+from preflight.memory.device.resolve import taken_by_law
+from preflight.space.jobs import job_maker
 from preflight.vocabulary.argv import bind
 from preflight.vocabulary.job import Job, build, fields
 from preflight.vocabulary.notation import NEWEST, release
-from preflight.vocabulary.reading import Reading
+from preflight.vocabulary.reading import NOT_SEARCHED, Reading
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Bound, Box, Source, Study
-from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names
+from preflight.vocabulary.values import Axis, Cause, Choices, Const, Unknown, Value, evaluate, names
 
 OWN_LAYOUT = ("hand-written", "lightning", "ultralytics")
 """Frameworks whose programs say themselves how a model is sharded; with the others the launch may say it."""
@@ -41,8 +45,12 @@ OF_THE_LAUNCH = (
 GPUS = "parallel.gpus_per_node"
 """How many GPUs a node has: accelerate takes it from its file, too."""
 
-LAYOUT = ("parallel.strategy",)
+STRATEGY = "parallel.strategy"
+LAYOUT = (STRATEGY,)
 """Fields that a launch decides, and that raise the need where it does."""
+
+OF_THE_TRAINER = ("train.sequences_per_sample",)
+"""Fields that only the choice of a trainer decides, so that a program that was read has stated them."""
 
 WEIGHTS = "train.precision"
 AUTO_DTYPE = (5,)
@@ -51,6 +59,28 @@ AUTO_DTYPE = (5,)
 
 
 IN_THE_TREE = Held(Standing.assumed, "its file lies in the checked tree; --trust accepts it")
+
+CAPACITIES = (
+    "machine.gpu_memory", "machine.context", "machine.node_memory", "machine.memory_limit", "machine.shm",
+    "machine.swap", "model.parameters",
+)  # fmt: skip
+"""Figures that a verdict compares, or that replace what is computed."""
+SETTINGS_FILES = ("preflight.toml", "pyproject.toml")
+STATED_BY_THE_TREE = Held(Standing.assumed, "the settings of the checked tree state it; --trust accepts their file")
+
+CHANGEABLE = (
+    "train.gradient_checkpointing", "train.attention", "train.compile", "train.precision", "train.weights_dtype",
+    "train.quantization.type", "train.peft.method", "train.loss", "train.activation_offload",
+    "train.optimizer_in_backward", "train.copies.ema", "train.copies.reference",
+)  # fmt: skip
+"""Fields that code may set which gets the model."""
+
+IMAGES = "train.images"
+MOST_MODELS = 32
+"""Models of a search that are looked up: a field that is open for one of them is not known of the search."""
+
+SHARED = ("machine.gpu_memory", "machine.memory_limit")
+"""What a job gets of the GPU and of the node: less, if another program runs beside it."""
 
 Accepted = Callable[[str], bool]
 """Whether the user accepts a law file of the checked tree, by its path."""
@@ -64,19 +94,70 @@ def standings(study: Study, box: Box, accepted: Accepted) -> dict[str, Held]:
         held = _of(bound)
         if launch and _of_an_unread_launch(name, bound, study):
             held = Held(Standing.assumed, launch)
-        elif _by_default(bound) and gap and name not in OF_THE_LAUNCH:
-            held = Held(Standing.assumed, gap)
+        elif _by_default(bound) and gap and name not in (OF_THE_TRAINER if study.program else ()) + OF_THE_LAUNCH:
+            held = Held(Standing.assumed, gap, unsaid=True)
         elif name == "model.architecture" and _only_resembles(bound, study):
             held = Held(Standing.assumed, "it is a class of the program, and only resembles this family")
-        elif name == "model.law" and held.standing is Standing.read and not _accepted(bound, accepted):
+        elif name == FIELD and (why := says_only_its_folder(bound)) is not None:
+            held = Held(Standing.assumed, why)
+        elif _lies_in_the_tree(name, bound, held, accepted):
             held = IN_THE_TREE
+        elif name in CAPACITIES and bound.source is Source.settings and not any(map(accepted, SETTINGS_FILES)):
+            held = STATED_BY_THE_TREE
         found[name] = held
-    if WEIGHTS in found and _by_default(box.fields[WEIGHTS]) and _may_load_in_half(box.fields):
+    unsaid = all(name not in box.fields or box.fields[name].default for name in (GPUS, STRATEGY))
+    if unsaid and (fact := study.facts.get("one_process")) is not None:
+        why = f"{fact.value} shares the model among all GPUs that the process sees, and no file says how many"
+        found |= dict.fromkeys((GPUS, STRATEGY), Held(Standing.assumed, why))
+    if (fact := study.facts.get("changed_by")) is not None:
+        for name in CHANGEABLE:
+            if name not in found or (box.fields[name].default and found[name].standing.holds):
+                found[name] = Held(Standing.assumed, str(fact.value), unsaid=True)
+    if study.unread_beside:
+        why = f"{', '.join(study.unread_beside)} runs at the same time, and nothing is known of its memory"
+        found |= dict.fromkeys(SHARED, Held(Standing.assumed, why))
+    open_images = IMAGES in box.fields and _by_default(box.fields[IMAGES])
+    known = found.keys() - ({IMAGES} if open_images else set())
+    for job in _each_model(box):
+        found |= _taken(_unstated(job, "images") if open_images else job, known)
+    if WEIGHTS in found and _in_fp32_by_default(box.fields[WEIGHTS]) and _may_load_in_half(box.fields):
         why = (
             f"transformers {AUTO_DTYPE[0]} loads weights in the type that they were saved in, and no release is stated"
         )
         found[WEIGHTS] = Held(Standing.assumed, why, ("bf16",))
     return found
+
+
+def _each_model(box: Box) -> Iterator[Job]:
+    """A Job of the box for each model, and for the first value of every other axis."""
+    axes = {axis.name: axis for axis in box.memory_axes}
+    domains = {name: one.domain.values for name, one in axes.items() if isinstance(one.domain, Choices)}
+    domains = {name: values if _of_model(axes[name]) else values[:1] for name, values in domains.items()}
+    for point in islice(product(*domains.values()), MOST_MODELS):
+        yield job_maker(box).at(dict(zip(domains, point, strict=True))).job
+
+
+def _unstated(job: Job, name: str) -> Job:
+    """The job, with a field of its training that nothing states."""
+    train = job.train.model_copy()
+    train.__pydantic_fields_set__.discard(name)
+    return job.model_copy(update={"train": train})
+
+
+def _of_model(axis: Axis) -> bool:
+    return any(field.startswith("model.") for field in axis.fields)
+
+
+def _taken(job: Job, known: Collection[str]) -> dict[str, Held]:
+    """Fields that nothing states, and that the law of the model takes a value for."""
+    return {name: Held(Standing.unknown, why) for name, why in taken_by_law(job).items() if name not in known}
+
+
+def _lies_in_the_tree(name: str, bound: Bound, held: Held, accepted: Accepted) -> bool:
+    """Whether the value is of a law or a dry run whose file is in the checked tree, and that nobody accepted."""
+    if bound.source is Source.dry_run:
+        return bound.where != ""
+    return name == "model.law" and held.standing is Standing.read and not _accepted(bound, accepted)
 
 
 def _of(bound: Bound) -> Held:
@@ -107,6 +188,11 @@ def _by_default(bound: Bound) -> bool:
     return bound.default and bound.source is Source.preflight and not isinstance(evaluate(bound.expr), Unknown)
 
 
+def _in_fp32_by_default(bound: Bound) -> bool:
+    """Whether no file states a precision, and fp32 is taken: preflight's default, or that of a library."""
+    return _by_default(bound) or (bound.default and evaluate(bound.expr) == "fp32")
+
+
 def _accepted(bound: Bound, accepted: Accepted) -> bool:
     """Whether the user named the law or accepts it."""
     value = evaluate(bound.expr)
@@ -115,6 +201,8 @@ def _accepted(bound: Bound, accepted: Accepted) -> bool:
 
 def _may_load_in_half(fields: Mapping[str, Bound]) -> bool:
     """Whether the release of transformers decides in which type the weights are loaded."""
+    if saved_in_fp32(_value(fields, "model.name")):
+        return False
     stated = _value(fields, "software.transformers")
     return (
         _value(fields, "model.load") == "from-pretrained"
@@ -150,6 +238,8 @@ def _gaps(study: Study) -> Iterator[str]:
             value = bound.expr.value if isinstance(bound.expr, Const) else None
             if isinstance(value, Unknown) and value.cause is Cause.file_not_found:
                 yield f"{name} is in a file that was not found: {value.words}"
+    if (cut := study.facts.get(NOT_SEARCHED)) is not None:
+        yield str(cut.value)
     yield from _left_words(study)
 
 
@@ -207,7 +297,7 @@ def by_hand(job: Job, stated: Collection[str], accepted: Accepted) -> dict[str, 
     }
     if job.model.law is not None and not accepted(job.model.law):
         found["model.law"] = IN_THE_TREE
-    return found
+    return found | {name: Held(Standing.unknown, why) for name, why in taken_by_law(job).items() if name not in stated}
 
 
 def union(boxes: list[dict[str, Held]]) -> dict[str, Held]:

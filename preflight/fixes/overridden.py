@@ -39,7 +39,7 @@ def _builds(path: str, project: Project) -> bool:
     module = load_module(path, project)
     return module is not None and any(
         isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _COMMAND_LINES
-        for node in ast.walk(module.tree)
+        for node in module.nodes
     )
 
 
@@ -84,7 +84,7 @@ def _in_signature(edit: Edit, project: Project) -> bool:
 
 
 def _outside(module: Module) -> Iterator[ast.AST]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from (default for default in (*node.args.defaults, *node.args.kw_defaults) if default is not None)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _COMMAND_LINES:

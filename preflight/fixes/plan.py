@@ -65,17 +65,23 @@ def on_command_line(changes: Iterable[Change], study: Study) -> tuple[Edit, ...]
 
     None if the program has neither a flag nor a Hydra override for one of the changes.
     """
-    place, words = line_end(study), list[str]()
+    place, words = line_end(study), overrides(changes, study)
+    if place is None or not words:
+        return None
+    return (Edit(place.path, Span(place.span.end, place.span.end), "".join(f" {word}" for word in words)),)
+
+
+def overrides(changes: Iterable[Change], study: Study) -> list[str] | None:
+    """Text for the end of the command line, for each change; None if the program takes one of them nowhere."""
+    words = list[str]()
     for change in changes:
-        if change.keep is not None or change.field.startswith("request.") or place is None:
+        if change.keep is not None or change.field.startswith("request."):
             return None
         word = _word(change.field, change.value, study)
         if word is None:
             return None
         words.append(word)
-    if place is None or not words:
-        return None
-    return (Edit(place.path, Span(place.span.end, place.span.end), "".join(f" {word}" for word in words)),)
+    return words
 
 
 def _word(field: str, value: Value, study: Study) -> str | None:

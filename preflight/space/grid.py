@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from operator import le
 
-from preflight.space.jobs import JobMaker
+from preflight.space.jobs import JobMaker, job_maker
 from preflight.space.monotone import direction, increasing, ranges
 from preflight.vocabulary.budgets import FULL_ESTIMATES
 from preflight.vocabulary.job import Job
@@ -37,12 +37,14 @@ class Side:
 
     `bound(job)` is (expected, high) bytes and never falls as numeric fields grow; None if the job is not known well
     enough. `capacity`: bytes, None if it is unknown, or a function of the job. `least(job)`: the least bytes that a job
-    without a bound needs, if they exceed the capacity; else None.
+    without a bound needs, if they exceed the capacity; else None. `close(job, found, limit)`: the verdict where the
+    bound alone does not decide it.
     """
 
     bound: Callable[[Job], Bytes | None]
     capacity: int | Callable[[Job], int | None] | None
     least: Callable[[Job], int | None] | None = None
+    close: Callable[[Job, Bytes, int], int | None] | None = None
 
     def judge(self, job: Job) -> tuple[int | None, int | None]:
         """Verdict (FITS, AT_RISK, EXCEEDS or None) and expected bytes of one job, by `bound`."""
@@ -52,7 +54,8 @@ class Side:
         limit = self.capacity(job) if callable(self.capacity) else self.capacity
         if limit is None:
             return None, found[0]
-        return EXCEEDS if found[0] > limit else AT_RISK if found[1] > limit else FITS, found[0]
+        by_bound = EXCEEDS if found[0] > limit else AT_RISK if found[1] > limit else FITS
+        return by_bound if self.close is None else self.close(job, found, limit), found[0]
 
     def judge_least(self, job: Job) -> tuple[int | None, int | None]:
         """The same by `least`: EXCEEDS, or None."""
@@ -96,7 +99,7 @@ class Grid:
     """For each cell, the highest points that fit and the lowest that exceed, of those judged so far."""
 
     def __post_init__(self) -> None:
-        self._maker = JobMaker(self.box)
+        self._maker = job_maker(self.box)
 
     @property
     def shape(self) -> Index:

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.job import build as build_job
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Bound, Box
 from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names, thawed
+
+_MAKERS: BoundedCache[JobMaker] = BoundedCache(64)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ class JobMaker:
             if bound.field not in varying:
                 _put(bound, evaluate(bound.expr), values, unknown)
         return values, unknown
+
+
+def job_maker(box: Box) -> JobMaker:
+    """The maker of a box's Jobs, shared by all that ask for one: the search of each side, rules, fixes."""
+    return _MAKERS.get(box, None, lambda: JobMaker(box))
 
 
 def _memory_key(field: str, value: Value) -> str:

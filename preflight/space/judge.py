@@ -16,7 +16,7 @@ from typing import TypeAlias
 from preflight.space.constraints import Constraint, parse_all
 from preflight.space.counting import count, total
 from preflight.space.grid import AT_RISK, EXCEEDS, FITS, Grid, Index, Side, grid_of
-from preflight.space.jobs import JobMaker
+from preflight.space.jobs import job_maker
 from preflight.space.safe import largest, safe_box
 from preflight.vocabulary.budgets import BOUNDS, CELLS, SAFE_BOUNDS
 from preflight.vocabulary.estimates import ORDER, Estimates, Verdict
@@ -70,7 +70,7 @@ def judge(
 
 def not_judged(study: Study, why: Unknown) -> SpaceVerdict:
     """The verdict on a study that was not looked at: all its combinations are unknown."""
-    job = JobMaker(study.boxes[0]).at({}).job
+    job = job_maker(study.boxes[0]).at({}).job
     point = Point({}, job, Estimates(None, None, causes={"device": why, "host": why}))
     boxes = tuple(BoxVerdict(box, Counts(unknown=box.combinations or 0, exact=False), point) for box in study.boxes)
     return SpaceVerdict(boxes, total(verdict.counts for verdict in boxes), point, study.combinations)
@@ -96,7 +96,7 @@ def _box(
     budget: int,
 ) -> BoxVerdict:
     if not box.memory_axes:
-        job = JobMaker(box).at({}).job
+        job = job_maker(box).at({}).job
         point = Point({}, job, estimate(job))
         return BoxVerdict(box, _single(point.estimates), point)
     grid = grid_of(box, *sides)

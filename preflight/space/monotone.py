@@ -13,11 +13,12 @@ _KEEP = frozenset({"int", "float", "round", "ceil", "floor"})
 """Operations on one number that keep the order of numbers."""
 
 INCREASING = (
-    "train.batch_size", "train.seq_len", "train.target_len", "train.text_len", "train.image_size", "train.vocab_size",
+    "train.batch_size", "train.sequences_per_sample", "train.seq_len", "train.target_len", "train.text_len",
+    "train.image_size", "train.vocab_size",
     "train.grad_accum", "train.peft.r", "train.copies.", "validation.batch_size", "validation.seq_len",
     "validation.samples", "validation.max_new_tokens", "validation.beams", "validation.eval_accumulation",
     "data.workers", "data.prefetch", "data.samples", "data.sample_bytes", "data.in_memory_bytes", "data.worker_bytes",
-    "data.validation_workers", "parallel.trials_per_gpu", "model.config.", "model.parameters",
+    "data.validation_workers", "parallel.trials_per_gpu", "model.config.", "model.parameters", "model.least_parameters",
 )  # fmt: skip
 """Fields (or prefixes of fields) whose larger values never need less memory if everything else is equal. Accumulation
 needs more only from one micro-batch to several: gradients then live through the next forward pass."""

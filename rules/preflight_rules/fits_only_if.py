@@ -32,6 +32,17 @@ OPEN_BATCHES = (32, 8, 1)
 """Batch sizes for which the longest length is computed if the batch size is unknown too."""
 USUAL = (128, 512, 2048)
 """Lengths whose need is shown if no GPU is stated."""
+STRATEGY = "parallel.strategy"
+GPUS = frozenset({STRATEGY, "parallel.nodes", "parallel.gpus_per_node", "parallel.ranks_per_node"})
+NODE = 8
+"""GPUs of a node of today's clusters, where none is stated."""
+IMAGE = "train.image_size"
+SIDES = (224, 448, 896)
+"""Sides of images in pixels: of classifiers, and of models that read pictures (Qwen2-VL, PaliGemma 896)."""
+FALLS = -1
+"""In the place of the largest value that fits: there is none up to which all fit."""
+NEAR = 8
+"""Values on each side of the largest that are tried: those of twice and half of it."""
 LONGEST = 2**17
 """The longest length that is tried: the context of Llama 3.1 and Qwen2.5 (131,072, their model cards)."""
 
@@ -41,8 +52,9 @@ class FitsOnlyIf(Rule):
 
     If the length is unknown, the finding has the longest one that fits, for several batch sizes: from the batch size of
     the job down to 1, or for a few usual ones if that is unknown too. If the batch size is unknown, it has the largest
-    one that fits. If no GPU is stated, it has the need at usual values. The finding is information: state the setting
-    to get a verdict.
+    one that fits. If no GPU is stated, it has the need at usual values. If the launch decides how many GPUs share the
+    job and no file has it, the finding has the need on one GPU and on each of eight; in the same way it has the need in
+    each precision, or at a few sizes of images. The finding is information: state the setting to get a verdict.
 
     A job that exceeds the GPU even with a batch size and a length of 1 gets an error instead (`gpu-memory-exceeded` or
     `states-exceed-gpu`). A job that is at risk even then gets a warning.
@@ -65,6 +77,9 @@ class FitsOnlyIf(Rule):
         if case.estimates.device is not None or several(case):
             return
         unknown = [field for field in case.estimates.unknown if field.startswith(("model.", "train."))]
+        if (points := _points(case)) is not None:
+            yield from _named(case, *points)
+            return
         lengths = [field for field in unknown if field in LENGTHS]
         if not unknown or len(lengths) > 1 or set(unknown) - {BATCH, *LENGTHS}:
             return
@@ -86,6 +101,12 @@ def _length(case: Case, field: str) -> Iterator[Finding]:
             yield _info(case, field, f"{what}: at batch {batch} it needs {text} ({describe(case.job)})")
         return
     edge = [(size, _longest(case, {BATCH: size}, field, top)) for size in sizes]
+    if any(length == FALLS for _, length in edge):
+        usual = [n for n in USUAL if n <= top]
+        text = _needs(case, [({field: n, BATCH: sizes[0]}, f"{n:,}") for n in usual])
+        what = f"{what}, and near the memory of {gpu_name(case)} shorter ones may need more than longer ones"
+        yield _info(case, field, f"{what}: at batch {sizes[0]} it needs {text} ({describe(case.job)})")
+        return
     words = [f"{length:,} at batch {size}" for size, length in edge if length is not None]
     if edge[0][1] == top < LONGEST:
         text = f"{what}: every length that the model takes (up to {top:,}) fits {gpu_name(case)} at batch {sizes[0]}"
@@ -105,12 +126,56 @@ def _batch(case: Case) -> Iterator[Finding]:
             yield _info(case, BATCH, f"the batch size is unknown: it needs {text} ({describe(case.job)})")
         return
     size = _longest(case, {}, BATCH, 2**16)
-    if size is not None:
+    if size == FALLS:
+        what = (
+            f"the batch size is unknown, and near the memory of {gpu_name(case)} smaller ones may need more than larger"
+        )
+        text = _needs(case, [({BATCH: n}, str(n)) for n in reversed(OPEN_BATCHES)])
+        yield _info(case, BATCH, f"{what}: it needs {text} ({describe(case.job)})")
+    elif size is not None:
         text = f"the batch size is unknown: it fits {gpu_name(case)} up to {size:,} ({describe(case.job)})"
         yield _info(case, BATCH, text)
     else:
         text = f"the batch size is unknown, and not even 1 fits {gpu_name(case)} ({describe(case.job)})"
         yield _none_fits(case, BATCH, text, {BATCH: 1})
+
+
+def _points(case: Case) -> tuple[str, list[tuple[dict[str, object], str]]] | None:
+    """The one field beside batch and length that is missing, in words, and the values at which the need is shown."""
+    cause = case.estimates.causes.get("device")
+    missing = set(cause.fields) if cause is not None else set()
+    if not missing or set(case.estimates.unknown) & {BATCH, *LENGTHS, "model.name"}:
+        return None
+    if missing <= GPUS:
+        return "how many GPUs share the job", _shared(case.job.parallel.strategy, case.job.task)
+    if missing == {"train.precision"}:
+        return "the precision", [({"train.precision": name}, name) for name in ("fp32", "bf16-mixed")]
+    if missing == {IMAGE}:
+        return "the size of the images", [({IMAGE: side}, f"{side} x {side}") for side in SIDES]
+    return None
+
+
+def _shared(strategy: str | None, task: str | None) -> list[tuple[dict[str, object], str]]:
+    """One GPU, and each of the GPUs of a node; split among them where nothing says that each holds the whole model."""
+    alone: dict[str, object] = {name: 1 for name in GPUS if name != STRATEGY}
+    several: dict[str, object] = {name: NODE if name != "parallel.nodes" else 1 for name in alone}
+    if strategy is not None and strategy not in ("none", "ddp"):
+        return [(alone, "on 1 GPU"), (several, f"on each of {NODE} ({strategy})")]
+    whole = strategy is not None or task == "diffusion"  # whose models beside the trained one are on every GPU
+    ways = ("ddp",) if whole else ("ddp", "zero3")
+    return [
+        ({**alone, STRATEGY: "none"}, "on 1 GPU"),
+        *(({**several, STRATEGY: way}, f"on each of {NODE} ({way})") for way in ways),
+    ]
+
+
+def _named(case: Case, what: str, points: list[tuple[dict[str, object], str]]) -> Iterator[Finding]:
+    """The need at each of a few values that the files do not choose from."""
+    found = [(device, name) for values, name in points if (device := _device(case, values)) is not None]
+    if len(found) == len(points):
+        text = ", ".join(f"{gib(device.process.expected)} {name}" for device, name in found)
+        field = next(iter(points[-1][0]))
+        yield _info(case, field, f"{what} is unknown: it needs {text} ({describe(case.job)})")
 
 
 def _info(case: Case, field: str, message: str) -> Finding:
@@ -169,14 +234,23 @@ def _top(case: Case, field: str) -> int:
 
 
 def _longest(case: Case, fixed: dict[str, object], field: str, top: int) -> int | None:
-    """The largest value of an unknown field that fits, in steps of an eighth of its power of two; None if none fits."""
+    """The largest value of an unknown field that fits, in steps of an eighth of its power of two. None if none fits,
+    FALLS if a smaller one does not.
+
+    The need grows with the field, but what the allocator keeps of freed blocks does not: it is given back when a card
+    is full, so that a longer sequence may fit where a shorter one is at risk.
+    """
     steps = sorted({n for power in range(top.bit_length()) for n in _eighths(2**power) if n <= top} | {top})
 
     def good(value: int) -> bool:
-        device = _device(case, {**fixed, field: value})
-        return device is not None and device.fitting
+        return case.fits(with_fields(case.job, {**fixed, field: value}))
 
-    return largest(steps, good)
+    found = largest(steps, good)
+    if found is None:
+        return None
+    at = steps.index(found)
+    below, above = steps[max(0, at - NEAR) : at], steps[at + 2 : at + 2 + NEAR]  # the next one is known not to fit
+    return found if all(map(good, below)) and not any(map(good, above)) else FALLS
 
 
 def _eighths(power: int) -> list[int]:

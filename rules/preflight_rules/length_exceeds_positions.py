@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isfinite
 
 from preflight.api import (
     Axis,
@@ -138,7 +139,7 @@ def _longest(case: Case, box: Box) -> _Longest | None:
     axis, found = axes[0], []
     for value, origin in _ends(axis):
         length = evaluate(bound.expr, {**env, axis.name: Const(value)})
-        if isinstance(length, (int, float)):
+        if isinstance(length, int) or (isinstance(length, float) and isfinite(length)):
             found.append(_Longest(int(length), origin or axis.origin or bound.origin, axis))
     return max(found, key=lambda one: one.value, default=None)
 

@@ -48,11 +48,18 @@ HANDLED = STUDY.replace("    for batch in", "    try:\n        for batch in").re
         raise optuna.TrialPruned()
 """,
 )
+GUARDED = STUDY.replace("import torch\n", "import torch\nfrom preflight import guard\n", 1).replace(
+    "optimize(objective,", "optimize(guard.optuna(objective),"
+)
 HANDLERS = {
-    "optuna": "catch torch.cuda.OutOfMemoryError in the objective, empty the cache and raise optuna.TrialPruned()",
+    "optuna": (
+        "wrap the objective: study.optimize(guard.optuna(objective), ...) after `from preflight import guard`; or "
+        "catch torch.cuda.OutOfMemoryError in it, empty the cache and raise optuna.TrialPruned()"
+    ),
     "wandb": (
         "catch torch.cuda.OutOfMemoryError in the program, log it and finish the run: the agent stops after repeated "
-        "failures only in the first minute"
+        "failures only in the first minute. A sweep that is registered keeps the configuration that it was registered "
+        "with: register it again after a change (wandb sweep FILE, with --prior_run for the runs to keep)"
     ),
     "hydra": (
         "catch torch.cuda.OutOfMemoryError in the task function and return a bad value: an exception ends the multirun"
@@ -67,8 +74,10 @@ class OomNotHandled(Rule):
     One such trial then ends the whole study (Optuna passes on every exception that `catch` does not name), or it is
     recorded as crashed without a value, and the sampler proposes similar trials again.
 
-    The program has to be changed: catch `torch.cuda.OutOfMemoryError`, free the cache, and prune the trial. It is
-    better to search a space that fits, see `space-partly-unsafe`.
+    The program has to be changed: wrap the objective of Optuna with `guard.optuna`, or catch
+    `torch.cuda.OutOfMemoryError`, free the cache, and prune the trial. It is better to search a space that fits, see
+    `space-partly-unsafe`. A smaller `set_per_process_memory_fraction` frees nothing: it lowers what this process may
+    have. Nor does a reset of the GPU help, and it ends the jobs of others: the memory is free when the process ends.
     """
 
     name = "oom-not-handled"
@@ -82,6 +91,7 @@ class OomNotHandled(Rule):
             options={"gpu": "T4"},
         ),
         Example("The trial is pruned", {"study.py": HANDLED}, finds=0, options={"gpu": "T4"}),
+        Example("The guard prunes it", {"study.py": GUARDED}, finds=0, options={"gpu": "T4"}),
     )
 
     def check(self, case: Case) -> Iterator[Finding]:

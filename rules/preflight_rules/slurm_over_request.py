@@ -44,7 +44,8 @@ class SlurmOverRequest(Rule[OverOptions]):
     """The job asks for much more host memory than it needs, or for GPUs that no process uses.
 
     The need is the high end of the estimate, of a job that fits whatever is not known of it. A job that gets the whole
-    memory of a node (`--exclusive`, `--mem=0`) or the default of the cluster is not reported.
+    memory of a node (`--exclusive`, `--mem=0`) or the default of the cluster is not reported. Nor is one that also runs
+    another program of which nothing is known (`./simulate`, `python prepare.py`): it may need what is asked for.
 
     A job that asks for less starts sooner, and other jobs cannot use memory that this job reserves and does not need.
 
@@ -86,12 +87,18 @@ class SlurmOverRequest(Rule[OverOptions]):
             finds=0,
             options=ON_CLUSTER,
         ),
+        Example(
+            "Another program of the same job may need it",
+            job_files(ROOMY.replace("python train.py", "./simulate --steps 100\npython train.py")),
+            finds=0,
+            options=ON_CLUSTER,
+        ),
         Example("One process beside four GPUs", {"train.sbatch": ALONE, "train.py": TRAIN}, says=("one process",)),
     )
 
     def check(self, case: Case[OverOptions]) -> Iterator[Finding]:
         request = case.study.request
-        if request is None or case.beside:
+        if request is None or case.beside or case.study.unread_programs:
             return
         found = allocation_of(case)
         if found is None or found.impossible is not None:

@@ -21,7 +21,11 @@ from preflight_rules.shared.gpu import FIELDS, evidence, in_brief, states_alone,
 from preflight_rules.shared.programs import LANGUAGE, LOOP
 from preflight_rules.shared.vocabulary_size import cap_vocabulary
 
-LARGE = LANGUAGE.replace("Qwen/Qwen2.5-0.5B", "mistralai/Mistral-7B-v0.1").replace("default=16", "default=1")
+LARGE = (
+    LANGUAGE.replace("Qwen/Qwen2.5-0.5B", "mistralai/Mistral-7B-v0.1")
+    .replace("default=16", "default=1")
+    .replace(").cuda()", ", dtype=torch.float32).cuda()")  # transformers 5 would load the 16 bits that were saved
+)
 
 
 class StatesExceedGpu(Rule):

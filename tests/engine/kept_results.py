@@ -17,8 +17,9 @@ import json, os, sys
 from importlib import import_module
 from pkgutil import walk_packages
 import preflight
+apart = ("preflight.tracer", "preflight.batch", "preflight.editor")  # they need what only some have
 for one in walk_packages(preflight.__path__, "preflight."):
-    if not one.name.startswith("preflight.tracer") and "__main__" not in one.name:
+    if not one.name.startswith(apart) and "__main__" not in one.name:
         import_module(one.name)
 import preflight.cli, preflight.commands.check, preflight.commands.cache, preflight.fixes.proof, preflight.study.build
 import hydra.core.config_search_path, hydra._internal.config_loader_impl, omegaconf, ruamel.yaml, tree_sitter_bash

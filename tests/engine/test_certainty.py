@@ -8,10 +8,10 @@ import pytest
 from folders import Write
 
 from preflight.engine.ask import job_of
-from preflight.engine.certainty import WORST, with_ranks
 from preflight.engine.check import CheckOptions, analyse, setup
 from preflight.engine.estimator import Estimator
 from preflight.engine.files import batches
+from preflight.engine.worst_values import WORST, with_ranks
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import fields
@@ -90,6 +90,9 @@ def worst(found: StudyResult) -> Estimates:
             {"job.sh": JOB.replace("python train.py", "N=${1:-12}\npython train.py --batch_size $N"), "train.py": LOOP},
             "T4", "train.batch_size", Standing.assumed,
         ),
+        # what runs beside it may take the GPU
+        ({"job.sh": JOB.replace("python", "./server &\npython"), "train.py": LOOP}, "T4", "machine.gpu_memory",
+         Standing.assumed),
         # nobody finds the program: only names are known
         ({"sweep.yaml": SWEEP + "  model_name: {value: gpt2}\n"}, "A100-80GB", "model.name", Standing.by_name),
     ],
@@ -125,7 +128,7 @@ def test_what_is_not_certain_does_not_fit(
         ),
         # whatever the launch and the release are, it fits
         ({"train.py": TRAINER.replace("SIZE", "4")}, "A100-80GB", {}),
-        ({"job.sh": JOB.replace("train.py", "train.py --attn eager"), "train.py": LOOP}, "T4", {}),
+        ({"job.sh": JOB.replace("train.py", "train.py --attn eager"), "train.py": LOOP}, "RTX 4090", {}),
     ],
 )
 def test_what_holds_with_the_worst_values_fits(
@@ -140,8 +143,25 @@ def test_what_holds_with_the_worst_values_fits(
 def test_a_part_of_a_search_may_be_certain(project: Write) -> None:
     command = "program: train.py\ncommand: [python, '${program}', --attn, eager, '${args}']"
     text = SWEEP.replace("program: train.py", command).replace("8]", "12]")
-    found = judged(project({"sweep.yaml": text, "train.py": LOOP}), "sweep.yaml")
+    found = judged(project({"sweep.yaml": text, "train.py": LOOP}), "sweep.yaml", "RTX 3090")
     assert (found.space.counts.fits, found.space.counts.fits_if) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("placed", "gpus", "verdict"),
+    [
+        (', device_map="auto"', "", "unknown"),
+        ("", "", "exceeds"),
+        (', device_map="auto"', "#SBATCH --gres=gpu:1\n", "exceeds"),
+    ],
+)
+def test_layers_may_be_on_any_number_of_gpus(placed: str, gpus: str, verdict: str, project: Write) -> None:
+    """`device_map="auto"` shares the model among all GPUs that the process sees."""
+    loaded = LOOP.replace("(args.model).cuda()", f'("gpt2-xl"{placed})')
+    assert loaded != LOOP
+    files = {"train.py": loaded, **({"job.sh": f"#!/bin/bash\n{gpus}python train.py\n"} if gpus else {})}
+    found = judged(project(files), "job.sh" if gpus else "train.py", "T4", train__batch_size=2)
+    assert worst(found).verdict == verdict
 
 
 LARGE = TRAINER.replace("SIZE", "1").replace('"gpt2"', '"gpt2-xl"').replace("512", "64")
@@ -252,6 +272,36 @@ def test_training_of_frozen_parts_is_no_more_than_of_all(size: str, verdict: str
     assert device is not None
     assert device.verdict == verdict
     assert [one.field for one in device.assumptions] == (["train.frozen"] if verdict == "unknown" else [])
+
+
+OWN = """\
+import torch
+from torch.utils.data import DataLoader
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(1000, 1000, bias=False)
+    def forward(self, x):
+        return self.body(x)
+model = Net()
+HOW
+optimizer = torch.optim.Adam(model.parameters())
+for x, y in DataLoader(data, batch_size=8):
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+SOME = 'for name, p in model.named_parameters():\n    p.requires_grad = "head" in name'
+
+
+@pytest.mark.parametrize(("how", "copies"), [("", 4), (SOME, 1)])
+def test_an_own_model_takes_at_least_its_states(how: str, copies: int, project: Write) -> None:
+    """Weights, gradients and both moments of Adam; weights alone where a part that is not named has no gradients."""
+    device = worst(judged(project({"train.py": OWN.replace("HOW", how)}), "train.py")).device
+    assert device is not None
+    assert (device.lower_bound, device.verdict) == (True, "unknown")
+    assert device.requested.expected == copies * 4 * 1_000_000
 
 
 TEXT = {

@@ -10,7 +10,9 @@ from folders import Write
 from preflight.engine.check import CheckOptions, analyse, setup
 from preflight.engine.files import batches
 from preflight.engine.standings import by_hand, union
-from preflight.vocabulary.job import build
+from preflight.study import launchers
+from preflight.vocabulary.budgets import Budget
+from preflight.vocabulary.job import build, identity
 from preflight.vocabulary.standing import Held, Standing
 
 TRAINER = """\
@@ -66,7 +68,7 @@ def standing(root: Path, path: str, field: str, trust: tuple[str, ...] = ()) -> 
         # releases differ, and none is stated
         ({"train.py": TRAINER}, "train.optimizer_impl"),
         # transformers 5 loads the weights as they were saved
-        ({"train.py": LOOP}, "train.precision"),
+        ({"train.py": LOOP.replace("gpt2", "facebook/opt-125m")}, "train.precision"),
         # nobody shows the launch, or it takes its settings from a file that nobody read
         ({"train.py": TRAINER}, "parallel.strategy"),
         ({"job.sh": RUN.replace("python", "accelerate launch"), "train.py": TRAINER}, "parallel.strategy"),
@@ -76,6 +78,9 @@ def standing(root: Path, path: str, field: str, trust: tuple[str, ...] = ()) -> 
         ({"job.sh": f"{RUN} --attn eager\n", "train.py": LOOP}, "train.attention"),
         # the program is not there
         ({"sweep.yaml": SWEEP}, "train.attention"),
+        # a stranger may have written how much a machine gives
+        ({"preflight.toml": '[set]\n"machine.gpu_memory" = 100000000000\n', "train.py": LOOP}, "machine.gpu_memory"),
+        ({"preflight.toml": '[set]\n"machine.context" = 0\n', "train.py": LOOP}, "machine.context"),
         # a stranger may have written the law
         ({"preflight.toml": '[set]\n"model.law" = "own.law"\n', "train.py": LOOP}, "model.law"),
     ],
@@ -106,6 +111,12 @@ def test_a_law_that_the_user_trusts_is_read(project: Write) -> None:
     assert standing(root, "train.py", "model.law", (str(root / "own.law"),)) is Standing.read
 
 
+def test_what_the_settings_of_a_tree_say_of_a_machine_is_accepted_by_name(project: Write) -> None:
+    root = project({"preflight.toml": '[set]\n"machine.gpu_memory" = 100000000000\n', "train.py": LOOP})
+    assert standing(root, "train.py", "machine.gpu_memory") is Standing.assumed
+    assert standing(root, "train.py", "machine.gpu_memory", (str(root / "preflight.toml"),)) is Standing.read
+
+
 @pytest.mark.parametrize(("accepted", "expected"), [(False, Standing.assumed), (True, Standing.read)])
 def test_a_job_by_hand_is_as_it_is_stated(accepted: bool, expected: Standing) -> None:
     job = build({"model.law": "own.law", "train.batch_size": 4})
@@ -122,3 +133,61 @@ def test_the_weaker_of_two_branches_counts() -> None:
     assert union([{"x": one}, {"x": read}])["x"] == one
     assert union([{"x": one}, {"x": other}])["x"].others == (1, 2)
     assert union([{"x": one}, {"x": Held(Standing.by_name)}])["x"].others == ()
+
+
+@pytest.mark.parametrize(
+    ("stated", "known"),
+    [
+        ({"model.name": "yolov8n.pt"}, False),
+        ({"model.target": "ultralytics:yolo11s-seg"}, False),
+        ({"model.name": "yolov8n.pt", "train.target_len": 64}, True),
+        ({"model.name": "yolov8n-cls.pt"}, True),
+        ({"model.name": "facebook/detr-resnet-50"}, False),
+        ({"model.name": "facebook/detr-resnet-50", "train.target_len": 20}, True),
+        ({"model.architecture": "rt-detr", "model.config": {}}, False),
+        ({"model.architecture": "mask2former", "model.config": {}}, False),
+        ({"model.target": "torchvision:fasterrcnn_resnet50_fpn"}, False),
+        ({"model.target": "torchvision:maskrcnn_resnet50_fpn", "train.batch_size": 2}, False),
+        ({"model.target": "torchvision:retinanet_resnet50_fpn", "train.target_len": 20}, True),
+        ({"model.target": "mmdet:faster-rcnn_r50_fpn_1x_coco"}, False),
+        ({"model.target": "torchvision:resnet50"}, True),
+        ({"model.name": "gpt2"}, True),
+    ],
+)
+def test_objects_of_an_image_that_no_file_states_are_unknown(stated: dict[str, object], known: bool) -> None:
+    held = by_hand(build(stated), stated, lambda path: True).get("train.target_len")
+    assert (held is None or held.standing.holds) == known
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("facebook/sam-vit-base", "train.frozen"),
+        ("llava-hf/llava-1.5-7b-hf", "train.images"),
+        ("Qwen/Qwen2-VL-2B-Instruct", "train.images"),
+    ],
+)
+def test_what_a_law_takes_for_a_field_that_is_not_stated(name: str, field: str) -> None:
+    job = build({"model.name": name})
+    assert by_hand(job, ("model.name",), lambda path: True)[field].standing is Standing.unknown
+    value = [] if field == "train.frozen" else 1
+    stated = build({"model.name": name, field: value})
+    assert by_hand(stated, ("model.name", field), lambda path: True)[field].standing is Standing.read
+
+
+def test_a_stated_value_is_another_job_than_the_default() -> None:
+    """A law may take parts to be frozen that a job does not speak of."""
+    assert identity(build({"train.frozen": []})) != identity(build({}))
+    assert identity(build({"train.batch_size": 4})) == identity(build({"train.batch_size": 4}))
+
+
+@pytest.mark.parametrize("cut", ["files", "characters", ""])
+def test_a_search_that_a_budget_ends_leaves_defaults_assumed(
+    cut: str, project: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What starts the program may be in the part that was not searched."""
+    if cut:
+        monkeypatch.setattr(launchers, f"LAUNCHER_{cut.upper()}", Budget(2, "parts of a test"))
+    files = {"train.py": LOOP, "a.sh": "echo", "b.sh": "echo"}
+    held = standing(project(files), "train.py", "train.tf32")
+    assert held is (Standing.assumed if cut else Standing.default)

@@ -21,7 +21,7 @@ def main(cfg):
 
 main()
 """
-ASKED = ("--gpu", "RTX 4090", "--set", "train.seq_len=128", "--select", "gpu-memory-exceeded")
+ASKED = ("--gpu", "RTX 4090", "--set", "train.seq_len=112", "--select", "gpu-memory-exceeded")
 
 
 def script(words: str) -> str:

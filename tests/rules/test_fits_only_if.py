@@ -65,3 +65,20 @@ def test_what_never_fits_is_as_bad_as_the_least_of_it(capacity: int, severity: S
     assert "the batch size is unknown, and not even 1 fits" in finding.message
     assert finding.interval is not None
     assert finding.capacity == capacity * GIB
+
+
+@pytest.mark.parametrize("fits_again", [(960, 1536), (900, 1100)])
+def test_no_frontier_where_a_shorter_length_needs_more_than_a_longer(fits_again: tuple[int, int]) -> None:
+    """What the allocator keeps of freed blocks is given back when the card is full."""
+
+    def device(job):  # type: ignore[no-untyped-def]
+        length = job.train.seq_len
+        if length is None:
+            return None
+        kept = 0 if length < 700 or fits_again[0] <= length <= fits_again[1] else 14 * GIB
+        return Device(states=3 * GIB + kept, per_token=0)(job)
+
+    one = case({"train.batch_size": 1, "train.grad_accum": 1}, device=device, unknown=("train.seq_len",))
+    [finding] = findings(one)
+    assert "shorter ones may need more than longer ones" in finding.message
+    assert "up to" not in finding.message

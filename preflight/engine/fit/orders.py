@@ -48,6 +48,7 @@ ORDERS: Mapping[str, Order] = {
     "train.target_len": Order("longest target", range(1, LONGEST + 1)),
     "train.text_len": Order("longest text", range(1, LONGEST + 1)),
     "train.images": Order("most images of a sample", range(1, 1025)),
+    "train.sequences_per_sample": Order("most sequences of a sample", range(1, 1025)),
     "train.vocab_size": Order("largest vocabulary", range(1, 2**27 + 1)),
     "train.peft.r": Order("highest rank", range(1, 4097)),
     "train.copies.ema": Order("most averaged copies", range(65)),

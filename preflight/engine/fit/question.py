@@ -34,7 +34,7 @@ class Question:
         `gpu`: another card than the job's own.
         """
         held = {name: one for name, one in self.held.items() if name not in solved}
-        estimator = self.estimator if gpu is None else Estimator(gpu, self.estimator.tracing)
+        estimator = self.estimator if gpu is None else self.estimator.on(gpu)
         return Certainty(held, estimator)
 
     def of(self, job: Job) -> Question:

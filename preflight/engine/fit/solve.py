@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from preflight.engine.certainty import Certainty
 from preflight.engine.check import Analysis, CheckSetup, smallest
-from preflight.engine.estimator import Estimator
 from preflight.engine.fit.orders import (
     ACCUMULATION,
     BATCH,
@@ -92,6 +91,11 @@ def _batch(question: Question) -> Answer:
     stated = question.job if question.job.train.batch_size is not None else possible(question.job, {BATCH: 1})
     found = certainty.estimate(stated) if stated is not None else Estimates(None, None)
     most = found.device.largest_batch_size if found.device is not None else None
+    reach = question.estimator.reach(BATCH)
+    if most is None and reach is not None:
+        furthest = possible(question.job, {BATCH: reach[1]})
+        if furthest is not None and fitting(certainty.estimate(furthest), "device"):
+            return replace(_at(base, reach[1], furthest, certainty), limit=_REACHED)
     if most is None:
         return why_not(base, question, found)
     if most == 0:
@@ -110,7 +114,7 @@ def _at(base: Answer, value: int | str | None, job: Job | None, certainty: Certa
 def _bisected(field: str, question: Question) -> Answer:
     order, certainty = ORDERS[field], question.certainty(field)
     base = Answer(field, order.title, order.kind, order.memory)
-    values, limit = _candidates(field, order, question.job)
+    values, limit = _candidates(field, order, question)
     jobs: dict[int, Job | None] = {}
 
     def job_with(value: int) -> Job | None:
@@ -177,8 +181,15 @@ def _says_nothing(verdict: str, found: Estimates, order: Order) -> bool:
     return verdict == "unknown" or (order.memory == "device" and device is not None and device.lower_bound)
 
 
-def _candidates(field: str, order: Order, job: Job) -> tuple[Sequence[int], str]:
+_REACHED = "the law of its dry run reaches no further"
+
+
+def _candidates(field: str, order: Order, question: Question) -> tuple[Sequence[int], str]:
     """The values to try, and what ends them if that is not the memory."""
+    job, reach = question.job, question.estimator.reach(field)
+    if reach is not None:
+        within = [value for value in order.values if reach[0] <= value <= reach[1]]
+        return (within, _REACHED) if within else (order.values, "")
     cpus = job.machine.cpus
     if field == WORKERS and cpus is not None:
         own = max(1, cpus // (job.parallel.ranks_per_node or 1))
@@ -232,7 +243,7 @@ def _card(question: Question) -> Answer:
     bare = possible(question.job, {GPU: None, "machine.gpu_memory": None})
     if bare is None:
         return replace(base, reason="the job cannot be stated without its GPU")
-    nowhere = Certainty(question.held, _on(question, None)).estimate(bare)
+    nowhere = Certainty(question.held, question.estimator.on(None)).estimate(bare)
     if nowhere.device is None or nowhere.device.lower_bound:
         return why_not(base, question, nowhere)
     for gpu in cards(nowhere.device, bare):
@@ -243,10 +254,6 @@ def _card(question: Question) -> Answer:
         if found is not None and found.device is not None and found.device.verdict == "unknown":
             return why_not(base, question, found)
     return replace(base, job=bare, estimates=nowhere)
-
-
-def _on(question: Question, gpu: Gpu | None) -> Estimator:
-    return Estimator(gpu, question.estimator.tracing)
 
 
 def cards(device: DeviceEstimate, job: Job) -> Iterator[Gpu]:
@@ -305,7 +312,7 @@ def of_job(question: Question, fields: Sequence[str], gpu: str) -> FitOf:
 
 def of_study(result: StudyResult, found: Analysis, asked: CheckSetup, fields: Sequence[str]) -> tuple[FitOf, ...]:
     """The answers for each part of a study: a single job, or a box of a search with its worst combination."""
-    estimator = asked.estimators[result.gpu]
+    estimator = asked.estimator_of(result)
     parts = []
     for verdict in result.space.boxes:
         box, job = verdict.box, verdict.worst.job

@@ -14,6 +14,7 @@ from preflight.api import (
     Safety,
     Severity,
     assumed,
+    batch_text,
     describe,
     gib,
     gpu_name,
@@ -110,9 +111,7 @@ def need_text(case: Case, device: DeviceEstimate) -> str:
 
 def in_brief(job: Job) -> str:
     """The model and the batch: "bert-large-uncased, batch 48 x 480"."""
-    size = job.train.image_size if job.train.seq_len is None else job.train.seq_len
-    batch = "?" if job.train.batch_size is None else job.train.batch_size
-    return f"{model_name(job)}, batch {batch}" + ("" if size is None else f" x {size}")
+    return f"{model_name(job)}, {batch_text(job)}"
 
 
 def _headline(case: Case, device: DeviceEstimate) -> str:
@@ -144,7 +143,7 @@ def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple
 
 def not_plausible(device: DeviceEstimate) -> bool:
     """Whether a need is larger than any GPU and would be far smaller with another value of one field."""
-    return device.verdict == "at-risk" and not device.lower_bound and bool(device.assumptions)
+    return device.verdict == "at-risk" and bool(device.assumptions)
 
 
 def doubted(rule: Rule, case: Case, device: DeviceEstimate) -> Finding:

@@ -195,7 +195,11 @@ def solved_batch(case: Case, most: int) -> Iterator[Proposal]:
         yield from _nominal_batch(case, {}, batch, nominal, sizes)
     elif settable(case, "train.grad_accum") or case.fact("accumulation_supported") is True:
         sizes = [n for n in (*divisors(total), total) if n <= most]
-        size = largest_that_fits(case, sizes, lambda n: _same_run(case, {}, n, total))
+        judged = case.estimates.device is not None and case.estimates.device.verdict != "unknown"
+        if judged:
+            size = largest_that_fits(case, sizes, lambda n: _same_run(case, {}, n, total))
+        else:  # nothing is known of what fits: the caller knows why it asks for no more than this
+            size = sizes[-1] if sizes else None
         if size == batch:
             return  # the largest that keeps the effective batch is written already
         if size is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice, product
 
@@ -28,6 +28,7 @@ from preflight.api import (
     names,
     normalises_over_batch,
     own_layers,
+    same_run_hazard,
 )
 
 MOST_MODELS = 200
@@ -45,31 +46,28 @@ _OFF = ("false", "none", "null", "no", "0", "0.0", "off")
 
 def accumulation_hazard(case: Case) -> str:
     """Why accumulation over smaller micro-batches would change the run; empty if it would not."""
-    if case.fact("contrastive_loss") is True or any(compares_samples(job) for job in models(case)):
-        return (
-            "the loss is contrastive: each sample is compared only with its micro-batch, so a smaller one has fewer "
-            "negatives"
-        )
-    normalised = statistics_hazard(case)
-    if normalised:
-        return normalised
-    if case.fact("token_mean_loss") is True:
-        return (
-            "the loop averages the loss over the tokens of a micro-batch, so accumulation weights samples differently"
-        )
-    if any(_OWN_LOSS.search(text) for text in _texts(case)):
-        return "the program overrides compute_loss of the trainer, and it may compare samples of a micro-batch"
-    if any(counts_objects(job) for job in models(case)):
-        return "the loss is divided by the objects of a micro-batch, so accumulation weights images differently"
-    if balanced(case):
-        return "a loss balances the experts over the tokens of a micro-batch (output_router_logits)"
-    if case.fact("scheduler_per_micro_batch") is True:
-        return "the learning-rate scheduler steps once per micro-batch, so the schedule would run faster"
-    if _dealt_out(case):
-        return "each worker makes batches from its part of the stream, so other samples would share a step"
-    if axes_of(case, "train.batch_size"):
-        return "the batch size is part of the search, and another value changes the search"
-    return _read_elsewhere(case)
+
+    def known(name: str) -> str | bool:
+        return _KNOWN[name](case)
+
+    return same_run_hazard(known)
+
+
+_KNOWN: Mapping[str, Callable[[Case], str | bool]] = {
+    "contrastive": lambda case: (
+        case.fact("contrastive_loss") is True or any(compares_samples(job) for job in models(case))
+    ),
+    "statistics": lambda case: statistics_hazard(case),
+    "token_mean": lambda case: case.fact("token_mean_loss") is True,
+    "own_loss": lambda case: any(_OWN_LOSS.search(text) for text in _texts(case)),
+    "objects": lambda case: any(counts_objects(job) for job in models(case)),
+    "balanced": lambda case: balanced(case),
+    "scheduler": lambda case: case.fact("scheduler_per_micro_batch") is True,
+    "dealt_out": lambda case: _dealt_out(case),
+    "searched": lambda case: bool(axes_of(case, "train.batch_size")),
+    "read_elsewhere": lambda case: _read_elsewhere(case),
+}
+"""What the files say of each reason of `same_run_hazard`, which is shared with the guard."""
 
 
 def _read_elsewhere(case: Case) -> str:

@@ -1,0 +1,69 @@
+"""What a model's name says that the files leave open: the model of a folder, the type that weights were saved in.
+
+`/data/models/Qwen2-7B-Instruct` is the model of that name, as an assumption.
+
+People keep models that they downloaded in a folder of the model's own name. Where the folder is not there, its
+`config.json` cannot say what lies in it, and its name is all that is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from preflight.memory.device.positions import saved_in_fp32
+from preflight.memory.device.resolve import model_of_folder
+from preflight.vocabulary.standing import AS_SAVED
+from preflight.vocabulary.study import Bound, Box, Study
+from preflight.vocabulary.values import Const
+
+FIELD = "model.name"
+_TYPES = ("train.weights_dtype", "train.precision")
+_MARK = "a folder: "
+"""Before the path in `Bound.where` of a model that its folder names."""
+
+
+def with_named_folders(study: Study) -> Study:
+    """The study with the model that the name of a folder says, where that folder is not there."""
+    boxes = tuple(_named(box) for box in study.boxes)
+    same = all(new is old for new, old in zip(boxes, study.boxes, strict=True))
+    return study if same else replace(study, boxes=boxes)
+
+
+def _named(box: Box) -> Box:
+    bound = box.fields.get(FIELD)
+    path = bound.expr.value if bound is not None and isinstance(bound.expr, Const) else None
+    if bound is None or not isinstance(path, str) or bound.stated_by_user:
+        return box
+    name = model_of_folder(path)
+    if name is None:
+        return box
+    named = replace(bound, expr=Const(name, bound.expr.origin), where=f"{_MARK}{path}")
+    return replace(box, fields={**box.fields, FIELD: named})
+
+
+def with_saved_types(study: Study) -> Study:
+    """The study with weights in fp32 where a program loads them as they were saved (`torch_dtype="auto"`), and those of
+    the model were saved so."""
+    boxes = tuple(_loaded(box) for box in study.boxes)
+    same = all(new is old for new, old in zip(boxes, study.boxes, strict=True))
+    return study if same else replace(study, boxes=boxes)
+
+
+def _loaded(box: Box) -> Box:
+    name = box.fields.get(FIELD)
+    if name is None or not isinstance(name.expr, Const) or not saved_in_fp32(name.expr.value):
+        return box
+    open_ = {field: bound for field in _TYPES if (bound := box.fields.get(field)) is not None and _as_saved(bound)}
+    known = {field: replace(bound, expr=Const("fp32", bound.origin), default=True) for field, bound in open_.items()}
+    return replace(box, fields={**box.fields, **known}) if known else box
+
+
+def _as_saved(bound: Bound) -> bool:
+    return isinstance(bound.expr, Const) and bound.expr.value == AS_SAVED
+
+
+def says_only_its_folder(bound: Bound) -> str | None:
+    """Why a model is assumed that the name of a folder says; None for any other."""
+    if not bound.where.startswith(_MARK):
+        return None
+    return f"only the name of the folder {bound.where.removeprefix(_MARK)} says which model lies in it"

@@ -1,0 +1,1 @@
+"""Many Jobs: rows of Jobs in, verdicts out."""

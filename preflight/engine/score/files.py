@@ -1,0 +1,237 @@
+"""A table of Jobs in, a table of verdicts out: in parts that are written whole, so that an interrupted run goes on.
+
+The parts lie in a folder beside the output, each with where it ends in the input as its name. They are joined at the
+end. A run goes on where the input, its options and the release are those that the folder was begun with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from preflight import __version__
+from preflight.engine.score.columns import VERSION, Answer, Row, of_error
+from preflight.engine.score.scorer import Scorer
+from preflight.engine.score.tables import AT_ONCE, arrow, parsed, stated
+from preflight.vocabulary.errors import UsageError
+
+LONGEST_LINE = 1 << 20
+"""Bytes of a row: a Job takes a few hundred, with a whole configuration of a model a few thousand."""
+MANIFEST = "run.json"
+
+
+class Source(Protocol):
+    """Where rows come from, in steps: bytes, rows or files."""
+
+    def size(self) -> int: ...
+    def state(self) -> object:
+        """What another input, or a changed one, does not have. JSON."""
+
+    def pieces(self, start: int) -> Iterator[tuple[list[object], int]]:
+        """Rows from a step on, and the step at which each piece ends. A row is a Job or an Answer."""
+
+
+class Format(Protocol):
+    """How rows are read and verdicts written."""
+
+    def source(self, path: Path) -> Source: ...
+    def write(self, path: Path, rows: list[Row]) -> None: ...
+    def join(self, path: Path, parts: list[Path]) -> None: ...
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+
+    def state(self) -> object:
+        status = self.path.stat()
+        return status.st_size, status.st_mtime_ns
+
+
+class Lines(_File):
+    """A Job, as JSON, in each line."""
+
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def pieces(self, start: int) -> Iterator[tuple[list[object], int]]:
+        with self.path.open("rb") as file:
+            file.seek(start)
+            rows: list[object] = []
+            while line := file.readline(LONGEST_LINE):
+                long = not line.endswith(b"\n") and len(line) == LONGEST_LINE
+                while long and (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                    pass
+                if line.strip():
+                    words = f"the line is longer than {LONGEST_LINE >> 20} MiB"
+                    rows.append(Answer(of_error(words)) if long else _parsed(line))
+                if len(rows) == AT_ONCE:
+                    yield rows, file.tell()
+                    rows = []
+            if rows:
+                yield rows, file.tell()
+
+
+class Rows(_File):
+    """A Job in each row of a Parquet file."""
+
+    def size(self) -> int:
+        return int(_parquet().read_metadata(self.path).num_rows)
+
+    def pieces(self, start: int) -> Iterator[tuple[list[object], int]]:
+        at = 0
+        with _parquet().ParquetFile(self.path) as file:
+            for batch in file.iter_batches(batch_size=AT_ONCE):
+                at += batch.num_rows
+                if at > start:
+                    yield [stated(row) for row in batch.to_pylist()], at
+
+
+class JsonLines:
+    """A Job, as JSON, in each line."""
+
+    def source(self, path: Path) -> Source:
+        return Lines(path)
+
+    def write(self, path: Path, rows: list[Row]) -> None:
+        path.write_text("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows), encoding="utf-8")
+
+    def join(self, path: Path, parts: list[Path]) -> None:
+        with path.open("wb") as whole:
+            for part in parts:
+                with part.open("rb") as file:
+                    shutil.copyfileobj(file, whole)
+
+
+class Parquet:
+    """A Job in each row, its fields in columns by dotted names. Needs pyarrow."""
+
+    def source(self, path: Path) -> Source:
+        return Rows(path)
+
+    def write(self, path: Path, rows: list[Row]) -> None:
+        _parquet().write_table(arrow(rows), path)
+
+    def join(self, path: Path, parts: list[Path]) -> None:
+        module = _parquet()
+        with module.ParquetWriter(path, arrow([]).schema) as writer:
+            for part in parts:
+                writer.write_table(module.read_table(part))
+
+
+FORMATS: dict[str, Callable[[], Format]] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".parquet": Parquet}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a run did: rows in this run and before it, Jobs that were judged in this run, and its replays. `left_out`:
+    files of a directory that hold no job."""
+
+    rows: int
+    before: int
+    judged: int
+    replays: int
+    left_out: int = 0
+
+
+def score_file(
+    source: Path, out: Path, scorer: Scorer, progress: Callable[[int, float], None] = lambda rows, share: None
+) -> Counted:
+    """Judges every row of `source`, a table or a directory, and writes `out`.
+
+    Raises UsageError for files that cannot be read or written.
+    """
+    writer = _format(out)
+    if out.exists() and out.samefile(source):
+        raise UsageError(f"{out}: the output would replace the input")
+    try:
+        rows = source_of(source, scorer.machine)
+        return _run(source, out, scorer, rows, writer, progress)
+    except OSError as error:
+        raise UsageError(f"{error.filename or source}: {error.strerror or error}") from error
+    except ValueError as error:  # pyarrow's own errors are ValueErrors
+        raise UsageError(f"{source}: {' '.join(str(error).split())}") from error
+
+
+def source_of(path: Path, gpu: str | None = None) -> Source:
+    """The rows of a table, or of a directory of configurations on a GPU. Raises UsageError."""
+    if not path.is_dir():
+        return _format(path).source(path)
+    from preflight.engine.score.folders import Folder
+
+    return Folder(path, gpu)
+
+
+def _run(
+    source: Path, out: Path, scorer: Scorer, rows_in: Source, writer: Format, progress: Callable[[int, float], None]
+) -> Counted:
+    folder = out.with_name(out.name + ".parts")
+    said = [VERSION, __version__, str(source.resolve()), rows_in.state(), scorer.machine, scorer.exact]
+    run = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    done = _begun(folder, run)
+    start, before = (done[-1][0], sum(rows for _, rows, _ in done)) if done else (0, 0)
+    total = max(rows_in.size(), 1)
+    parts, count = [part for _, _, part in done], 0
+    for rows, end in rows_in.pieces(start):
+        part = folder / f"{end:020d}-{len(rows)}"
+        answers = iter(scorer.score([row for row in rows if not isinstance(row, Answer)]))
+        _whole(part, [row.row if isinstance(row, Answer) else next(answers) for row in rows], writer.write)
+        parts.append(part)
+        count += len(rows)
+        progress(before + count, end / total)
+    _whole(out, parts, writer.join)
+    shutil.rmtree(folder)
+    return Counted(count, before, scorer.judged, scorer.replays, getattr(rows_in, "left_out", 0))
+
+
+def _begun(folder: Path, run: str) -> list[tuple[int, int, Path]]:
+    """(end in the input, rows, file) of the parts that an interrupted run wrote; the folder is made, or emptied."""
+    manifest = folder / MANIFEST
+    if folder.exists() and not manifest.is_file():
+        raise UsageError(f"{folder} is in the way: it holds no parts of a run")
+    if folder.exists() and manifest.read_text(encoding="utf-8") == run:
+        found = [part for part in folder.iterdir() if part.name != MANIFEST and part.suffix != ".unfinished"]
+        split = [(part.name.partition("-"), part) for part in found]
+        return sorted((int(end), int(rows), part) for (end, _, rows), part in split)
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir()
+    manifest.write_text(run, encoding="utf-8")
+    return []
+
+
+def _whole(path: Path, content: Any, write: Callable[[Path, Any], None]) -> None:
+    """Writes a file that is there whole or not at all."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    write(unfinished, content)
+    os.replace(unfinished, path)
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return parsed(line)
+    except ValueError as error:
+        return Answer(of_error(f"the line is no JSON: {error}"))
+
+
+def _format(path: Path) -> Format:
+    found = FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise UsageError(f"{path}: the name of a table ends in {', '.join(FORMATS)}")
+    if found is Parquet:
+        _parquet()
+    return found()
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UsageError('Parquet needs pyarrow: pip install "preflight-lint[batch]"') from error
+    return pyarrow.parquet

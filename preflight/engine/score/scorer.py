@@ -1,0 +1,320 @@
+"""Verdicts on many Jobs: equal ones are judged once, those that differ in batch and length together.
+
+The bound of the law decides most rows: what it says fits, fits by the replay, too, and so for what is far too large.
+The rest are replayed, and so are all rows where `exact` asks for every tier. One engine: the figures are `estimate`'s.
+No file that a row names is read, nothing is traced and no code is run: a row may come from anybody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from preflight.engine.ask import checked, placed
+from preflight.engine.certainty import SMALLEST, Certainty
+from preflight.engine.estimator import Estimator
+from preflight.engine.job_by_hand import dotted
+from preflight.engine.score.columns import EMPTY, Row, of_error, of_estimates, standing_of
+from preflight.engine.standings import by_hand
+from preflight.machines.gpus import that_fit
+from preflight.memory.device.resolve import is_known
+from preflight.memory.device.together import Together, corner
+from preflight.memory.host.estimate import estimate_host, missing_fields
+from preflight.vocabulary.edits_of_job import with_fields
+from preflight.vocabulary.errors import PreflightError, UsageError
+from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.job import Job, fields, identity
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.standing import Held, Standing
+from preflight.vocabulary.tracing import SHIPPED_ONLY
+from preflight.vocabulary.values import Unknown
+
+FILES = ("model.path", "model.law")
+"""Fields that name a file of this machine."""
+STANDINGS = "standings"
+"""What a row may say beside its Job: how fields of it are known."""
+_STANDINGS = {one.value: one for one in Standing}
+KEPT = 1 << 16
+"""Verdicts of replays that are kept for rows that come again."""
+LONGEST_KEY = 1000
+"""Characters of a Job that is kept under its text, and not under a digest."""
+GROUPS = 512
+"""Kinds of jobs whose bounds are kept."""
+MOST = 1 << 40
+"""Batches and lengths from here on are judged one by one."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Jobs that differ in batch and length alone, between two corners: (batch, length)."""
+
+    together: Together
+    low: tuple[int, int]
+    high: tuple[int, int]
+    shared: Row
+    """What is the same in all their verdicts, that on the host in particular."""
+    gpus: tuple[tuple[int, str], ...]
+    """(capacity, name) of the GPUs that can do what the jobs ask for, by capacity."""
+    largest: int
+    """Bytes of the largest known GPU."""
+    small_fits: bool
+    """Whether a batch of 1 and a short length fit: then a need above every GPU is only a risk, see Certainty."""
+
+    def covers(self, batch: int, length: int) -> bool:
+        return self.low[0] <= batch <= self.high[0] and self.low[1] <= length <= self.high[1]
+
+
+@dataclass
+class Scorer:
+    """`machine`: the GPU of all rows, in place of their own. `exact`: every row is replayed."""
+
+    machine: str | None = None
+    exact: bool = False
+    replays: int = 0
+    judged: int = 0
+    _kept: OrderedDict[tuple[str, int, int], Row] = field(default_factory=OrderedDict)
+    _kinds: OrderedDict[tuple[str, bool], _Kind] = field(default_factory=OrderedDict)
+    _failed: OrderedDict[tuple[str, bool], tuple[int, int]] = field(default_factory=OrderedDict)
+    """Kinds that could not be made as far as these batches and lengths."""
+    _vectors: bool = field(default_factory=lambda: find_spec("numpy") is not None)
+
+    def score(self, rows: Iterable[object]) -> list[Row]:
+        """One verdict a row, in their order. A row is a Job with nested or dotted fields, and may have an `id`."""
+        split = [_split(row) for row in rows]
+        new = {one.key: one for one in split if one.key not in self._kept}
+        found: dict[tuple[str, int, int], Row] = {}
+        if self._vectors and not self.exact:
+            groups: dict[tuple[str, bool], list[_Split]] = {}
+            for one in new.values():
+                if one.size:
+                    kind, batch, _ = one.key
+                    groups.setdefault((kind, batch == 1), []).append(one)
+            for at, members in groups.items():
+                found |= self._decided(at, members)
+        for key, one in new.items():
+            if key not in found:
+                found[key] = self._judged(_fields(one.row))
+        self.judged += len(new)
+        answers = [{**(found.get(one.key) or self._kept[one.key]), "id": one.name} for one in split]
+        self._kept.update((key, row) for key, row in found.items() if row["by"] == "replay")
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return answers
+
+    def at_once(self, row: object) -> Row | None:
+        """The verdict on a row that is kept, or that the bound gives with what is kept: in a fraction of a millisecond.
+        None: `score` has to be asked. Nothing is changed, so that another thread may score meanwhile."""
+        one = _split(row)
+        found = self._kept.get(one.key)
+        if found is None and one.size and not self.exact:
+            kind = self._kinds.get((one.key[0], one.key[1] == 1))
+            found = _bounded(kind, [one]).get(one.key) if kind is not None else None
+        return None if found is None else {**found, "id": one.name}
+
+    def _judged(self, given: object) -> Row:
+        """The verdict on one row, by its full estimate."""
+        try:
+            job, gpu, held = self._job(given)
+            found = Certainty(held, Estimator(gpu, SHIPPED_ONLY)).estimate(job)
+        except PreflightError as error:
+            return of_error(str(error))
+        except (OverflowError, RecursionError):
+            return of_error("a value of the row is larger, or nested deeper, than any Job's")
+        except MemoryError:
+            raise
+        except Exception as error:  # one row of millions must not end the others; it is told apart by its cause
+            return of_error(f"{type(error).__name__}: {error}", "internal")
+        self.replays += found.device is not None
+        row = of_estimates(found, job, (one.standing for one in held.values()))
+        if any(type(value) is int and value >= 1 << 63 for value in row.values()):
+            return of_error("the job takes more bytes than 64 bits count")
+        return row
+
+    def _job(self, given: object) -> tuple[Job, Gpu | None, dict[str, Held]]:
+        """The Job of a row, its GPU, and how its fields are known. Raises PreflightError."""
+        if not isinstance(given, Mapping):
+            raise UsageError("a row is an object: the fields of a Job")
+        stated = dotted({name: value for name, value in given.items() if name != STANDINGS})
+        job = checked(stated)
+        for name in FILES:
+            if job.get(name) is not None:
+                raise UsageError(f"{name}: no file that a row names is read")
+        named = job.model.name
+        if named is not None and not is_known(named):
+            job = with_fields(job, {"model.name": None})  # elsewhere an unknown name may be a folder's
+        held = by_hand(job, stated.keys(), lambda path: False) | _standings(given.get(STANDINGS))
+        return *placed(job, self.machine), held
+
+    def _decided(self, at: tuple[str, bool], members: Sequence[_Split]) -> dict[tuple[str, int, int], Row]:
+        """The verdicts of those jobs of one kind that the bound decides."""
+        kind = self._widened(at, members)
+        return _bounded(kind, members) if kind is not None else {}
+
+    def _widened(self, at: tuple[str, bool], members: Sequence[_Split]) -> _Kind | None:
+        """The kind of these jobs. It is made, or its corners are moved outwards, where they are not all between them
+        and that is possible."""
+        kind = self._kinds.get(at)
+        sizes = [one.key[1:] for one in members] + ([kind.low, kind.high] if kind is not None else [])
+        low, high = [(end(b for b, _ in sizes), end(s for _, s in sizes)) for end in (min, max)]
+        if kind is not None and (low, high) == (kind.low, kind.high):
+            return kind
+        failed = self._failed.get(at)
+        if failed is not None and failed[0] <= high[0] and failed[1] <= high[1]:
+            return kind
+        given = _fields(members[0].row)
+        found = self._kind(given, *_wide(low, high)) or self._kind(given, low, high)
+        if found is None:
+            self._failed[at] = high
+            if len(self._failed) > KEPT:
+                self._failed.popitem(last=False)
+            return kind
+        self._kinds[at] = found
+        if len(self._kinds) > GROUPS:
+            self._kinds.popitem(last=False)
+        return found
+
+    def _kind(self, given: object, low: tuple[int, int], high: tuple[int, int]) -> _Kind | None:
+        """What jobs between two corners have in common; None: they have to be judged one by one."""
+        try:
+            (first, gpu, held), (last, _, _) = [self._job(_sized(given, *size)) for size in (low, high)]
+            if Certainty(held, Estimator(gpu, SHIPPED_ONLY)).sides() is not None:
+                return None
+            job = corner(first, *high)
+            if identity(job) != identity(last):  # a spelling decides more by the batch
+                return None
+            together = Together.of(first, last, gpu, SHIPPED_ONLY) if job.machine.accelerator == "gpu" else None
+            hosts = _hosts(first, last) if together is not None else None
+            estimator = Estimator(gpu, SHIPPED_ONLY)
+            small = estimator.device_bound(corner(first, 1, SMALLEST["train.seq_len"]))
+        except Exception:  # what is wrong is said of each row, where it is judged alone
+            return None
+        if together is None or hosts is None:
+            return None
+        standing = standing_of(one.standing for one in held.values())
+        shared: Row = {**EMPTY, "by": "bound", "capacity": together.capacity, "standing": standing}
+        if isinstance(hosts, Unknown):
+            shared |= {"cause": hosts.cause.value, "reasons": f"host: {hosts.words}"}
+            shared["unknown"] = ",".join(missing_fields(last)) or None
+        else:
+            shared |= {"host_verdict": hosts.verdict, "host_limit": hosts.limit}
+        gpus = tuple((gpu.capacity, gpu.name) for gpu in that_fit(0, job))
+        small_fits = small is not None and small[1] <= together.capacity
+        return _Kind(together, low, high, shared, gpus, estimator.largest_gpu, small_fits)
+
+
+def _bounded(kind: _Kind, members: Sequence[_Split]) -> dict[tuple[str, int, int], Row]:
+    """The verdicts of those jobs between the corners of a kind that the bound decides."""
+    import numpy as np
+
+    within = [one for one in members if kind.covers(*one.key[1:])]
+    if not within:
+        return {}
+    capacity, gpus = kind.together.capacity, kind.gpus
+    figures = kind.together.bounds(*(np.array([one.key[axis] for one in within], np.int64) for axis in (1, 2)))
+    found: dict[tuple[str, int, int], Row] = {}
+    columns = zip(within, figures.requested.tolist(), figures.high.tolist(), figures.exceeds.tolist(), strict=True)
+    for one, requested, high, exceeds in columns:
+        if not exceeds and high > capacity:
+            continue
+        verdict = "exceeds" if exceeds else "fits"
+        if exceeds and requested > kind.largest:
+            if not kind.small_fits:
+                continue
+            verdict = "at-risk"
+        place = bisect_left(gpus, (high, ""))
+        found[one.key] = {
+            **kind.shared, "verdict": verdict, "device_verdict": verdict, "requested": requested,
+            "process_bound": high, "gpu_unused": None if exceeds else capacity - high,
+            "smallest_gpu": gpus[place][1] if place < len(gpus) else None,
+        }  # fmt: skip
+    return found
+
+
+def _hosts(first: Job, last: Job) -> HostEstimate | Unknown | None:
+    """The host's verdict of all jobs between two corners, None if it is not the same. Its bound never falls."""
+    ends = [estimate_host(one, one.model.parameters, bound=True, tracing=SHIPPED_ONLY) for one in (first, last)]
+    low, high = ends
+    if isinstance(low, Unknown) and isinstance(high, Unknown):
+        return high if (low.cause, low.fields, low.words) == (high.cause, high.fields, high.words) else None
+    if isinstance(low, Unknown) or isinstance(high, Unknown) or high.assumptions:
+        return None
+    return high if low.verdict == high.verdict and high.verdict in ("fits", "unknown") else None
+
+
+def _standings(given: object) -> dict[str, Held]:
+    """How a row says that its fields are known, as the JSON of `check` has it. Raises UsageError."""
+    if given is None:
+        return {}
+    known = isinstance(given, Mapping) and all(isinstance(how, str) and how in _STANDINGS for how in given.values())
+    if not isinstance(given, Mapping) or not known or not given.keys() <= {*fields()}:
+        raise UsageError(f"{STANDINGS}: an object of Job fields, each with one of {', '.join(_STANDINGS)}")
+    return {name: Held(_STANDINGS[how], "the row says so") for name, how in given.items()}
+
+
+class _Split(NamedTuple):
+    """A row: its name, and its Job as a text without batch and length, with both. `size`: whether both are stated."""
+
+    name: str | None
+    row: object
+    key: tuple[str, int, int]
+    size: bool
+
+
+def _split(row: object) -> _Split:
+    if not isinstance(row, Mapping):
+        return _Split(None, row, (_short(repr(row)), 0, 0), False)
+    rest = dict(row)
+    name = rest.pop("id", None)
+    train = rest.get("train")
+    if nested := isinstance(train, dict):
+        rest["train"] = inner = dict(train)
+        batch, length = inner.pop("batch_size", None), inner.pop("seq_len", None)
+    else:
+        batch, length = rest.pop("train.batch_size", None), rest.pop("train.seq_len", None)
+    text = repr(rest)
+    if type(batch) is type(length) is int and 0 < batch < MOST and 0 < length < MOST:
+        twice = nested and "train." in text and any(str(key).startswith("train.") for key in rest)
+        if not twice:  # else which of the two holds is for the Job to say
+            return _Split(_text(name), row, (_short(text), batch, length), True)
+    return _Split(_text(name), row, (_short(repr(_fields(row))), 0, 0), False)
+
+
+def _short(text: str) -> str:
+    """The text, or a digest of a long one: what is kept does not grow with what a stranger sends."""
+    if len(text) <= LONGEST_KEY:
+        return text
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _fields(row: object) -> object:
+    """The Job of a row: all but its name."""
+    if not isinstance(row, Mapping):
+        return row
+    found = dict(row)
+    found.pop("id", None)
+    return found
+
+
+def _wide(low: tuple[int, int], high: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Corners further out, so that later jobs of the kind are between them, too."""
+    batch = 1 if high[0] == 1 else 1 << high[0].bit_length()
+    return (min(low[0], 2), 1), (batch, max(1 << (high[1] - 1).bit_length(), 8))
+
+
+def _sized(given: object, batch: int, length: int) -> dict[str, object]:
+    """The fields of a row with another batch and length."""
+    found = dict(given) if isinstance(given, Mapping) else {}
+    sizes = {"batch_size": batch, "seq_len": length}
+    if isinstance(found.get("train"), dict):
+        return {**found, "train": {**found["train"], **sizes}}
+    return {**found, **{f"train.{name}": size for name, size in sizes.items()}}
+
+
+def _text(name: object) -> str | None:
+    """A row's name, in characters that every output can have."""
+    return None if name is None else str(name).encode("utf-8", "replace").decode()

@@ -1,0 +1,171 @@
+"""`preflight batch`: what an interrupted run wrote is kept, and what is no row does not end it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from preflight.commands.batch import command
+from preflight.engine.score import files
+from preflight.engine.score.files import score_file
+from preflight.engine.score.scorer import Scorer
+from preflight.vocabulary.errors import UsageError
+
+
+def job(number: int) -> str:
+    row = {"id": number, "model": "gpt2", "train": {"batch_size": 1 + number, "seq_len": 64}, "machine": {"gpu": "t4"}}
+    return json.dumps(row)
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(files, "AT_ONCE", 4)
+    path = tmp_path / "jobs.jsonl"
+    path.write_text("\n".join(job(number) for number in range(10)), encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+class Stopped(Exception):
+    """As a signal ends a run."""
+
+
+def test_an_interrupted_run_goes_on(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+
+    def stop(rows: int, share: float) -> None:
+        if rows == 8:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        score_file(table, out, Scorer(), stop)
+    assert not out.exists()
+    found = score_file(table, out, Scorer())
+    assert (found.before, found.rows) == (8, 2)
+    assert [row["id"] for row in read(out)] == [str(number) for number in range(10)]
+    assert {path.name for path in tmp_path.iterdir()} == {"jobs.jsonl", "out.jsonl"}
+    again = tmp_path / "again.jsonl"
+    score_file(table, again, Scorer())
+    assert [row["verdict"] for row in read(again)] == [row["verdict"] for row in read(out)]
+
+
+@pytest.mark.parametrize("changed", ["input", "options"])
+def test_parts_of_another_run_are_not_used(table: Path, tmp_path: Path, changed: str) -> None:
+    out = tmp_path / "out.jsonl"
+
+    def stop(rows: int, share: float) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        score_file(table, out, Scorer(), stop)
+    if changed == "input":
+        table.write_text(job(3) + "\n", encoding="utf-8")
+    found = score_file(table, out, Scorer(exact=changed == "options"))
+    assert found.before == 0
+    assert len(read(out)) == found.rows
+
+
+def test_lines_that_are_no_rows(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LONGEST_LINE", 4096)
+    lines = [job(1), "{", "", '"' + "x" * 9000 + '"', "[" * 3000, "\xff\x00", job(2)]
+    table.write_bytes("\n".join(lines).encode("latin-1"))
+    out = tmp_path / "out.jsonl"
+    assert score_file(table, out, Scorer()).rows == 6
+    found = read(out)
+    assert [row["verdict"] for row in found] == ["fits", None, None, None, None, "fits"]
+    assert all(row["error"] for row in found[1:5])
+
+
+def test_a_folder_that_is_no_run_stays(table: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "out.jsonl.parts" / "mine"
+    mine.parent.mkdir()
+    mine.write_text("keep", encoding="utf-8")
+    with pytest.raises(UsageError, match="in the way"):
+        score_file(table, tmp_path / "out.jsonl", Scorer())
+    assert mine.read_text(encoding="utf-8") == "keep"
+
+
+@pytest.mark.parametrize(
+    ("source", "out"), [("jobs.jsonl", "jobs.jsonl"), ("jobs.jsonl", "o.txt"), ("no.jsonl", "o.jsonl")]
+)
+def test_wrong_files_are_one_line(table: Path, tmp_path: Path, source: str, out: str) -> None:
+    with pytest.raises(UsageError):
+        score_file(tmp_path / source, tmp_path / out, Scorer())
+    assert {path.name for path in tmp_path.iterdir()} == {"jobs.jsonl"}
+
+
+def test_parquet_in_and_out(table: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    fields = {"model.name": ["gpt2"] * 9, "train.batch_size": list(range(1, 10)), "train.seq_len": [64] * 9}
+    parquet.write_table(pyarrow.table(fields), tmp_path / "jobs.parquet")
+    found = score_file(tmp_path / "jobs.parquet", tmp_path / "out.parquet", Scorer("t4"))
+    assert found.rows == 9
+    assert parquet.read_table(tmp_path / "out.parquet")["verdict"].to_pylist() == ["fits"] * 9
+
+
+def test_the_command(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    result = CliRunner().invoke(command, [str(table), "-o", str(out), "--gpu", "a100-40gb"])
+    assert result.exit_code == 0, result.output
+    assert "10 rows; 10 Jobs judged" in result.output
+    assert all(row["capacity"] for row in read(out))
+
+
+def unnamed(number: int) -> str:
+    return json.dumps({name: value for name, value in json.loads(job(number)).items() if name != "id"})
+
+
+PROGRAM = """
+from transformers import Trainer, TrainingArguments, AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+args = TrainingArguments("out", per_device_train_batch_size=4)
+Trainer(model, args).train()
+"""
+
+
+def test_a_directory_of_configurations(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.json").write_text(unnamed(3), encoding="utf-8")
+    (folder / "more" / "b.yaml").write_text("model: gpt2\ntrain: {batch_size: 2, seq_len: 64}\n", encoding="utf-8")
+    (folder / "typo.json").write_text('{"model": {"name": "gpt2"}, "train": {}, "machne": {}}', encoding="utf-8")
+    (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
+    (folder / "notes.yaml").write_text("title: none\n", encoding="utf-8")
+    out = tmp_path / "out.jsonl"
+    found = score_file(folder, out, Scorer("t4"))
+    rows = {row["id"]: row for row in read(out)}
+    assert set(rows) == {"a.json", "more/b.yaml", "typo.json", "train.py"}
+    assert rows["a.json"]["verdict"] == rows["more/b.yaml"]["verdict"] == "fits"
+    assert "machne" in str(rows["typo.json"]["error"])
+    assert rows["train.py"]["error"] is None
+    assert rows["train.py"]["verdict"]
+    assert found.left_out == 1
+
+
+def test_an_interrupted_run_of_a_directory_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from preflight.engine.score import folders
+
+    monkeypatch.setattr(folders, "AT_ONCE", 4)
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    for number in range(10):
+        (folder / f"{number}.json").write_text(unnamed(number), encoding="utf-8")
+    out = tmp_path / "out.jsonl"
+
+    def stop(rows: int, share: float) -> None:
+        if rows == 8:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        score_file(folder, out, Scorer(), stop)
+    found = score_file(folder, out, Scorer())
+    assert (found.before, found.rows) == (8, 2)
+    assert [row["id"] for row in read(out)] == [f"{number}.json" for number in range(10)]

@@ -1,0 +1,51 @@
+"""The need at a few values of what only the launch decides, or what no file states beside batch and length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from preflight.api import check
+
+LAUNCH = "accelerate launch train.py\n"
+PROGRAM = """
+from accelerate import Accelerator
+from datasets import load_dataset
+from torch.optim import {optimizer}
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator({precision})
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+optimizer = {optimizer}(model.parameters())
+rows = load_dataset("x").map(lambda row: tokenizer(row["text"], padding="max_length", max_length=128, truncation=True))
+model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(rows, batch_size=4))
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+    optimizer.step()
+"""
+
+
+def said(root: Path, launch: str, precision: str = "") -> list[str]:
+    (root / "train.py").write_text(PROGRAM.format(optimizer="AdamW", precision=precision))
+    (root / "run.sh").write_text(launch)
+    outcome = check([root / "run.sh"])
+    return [one.message for report in outcome.reports for one in report.findings if one.rule == "fits-only-if"]
+
+
+@pytest.mark.parametrize("launch", ["python train.py\n", "torchrun --nproc_per_node 4 train.py\n"])
+def test_what_the_launch_says_is_not_asked(launch: str, tmp_path: Path) -> None:
+    assert said(tmp_path, launch) == []
+
+
+def test_the_number_of_gpus_is_left_to_the_machine(tmp_path: Path) -> None:
+    [message] = said(tmp_path, LAUNCH)
+    assert message.startswith("how many GPUs share the job is unknown: it needs ")
+    assert "GiB on 1 GPU" in message
+    assert "on each of 8 (ddp)" in message
+    assert "on each of 8 (zero3)" in message
+
+
+def test_with_another_unknown_nothing_is_shown(tmp_path: Path) -> None:
+    assert said(tmp_path, LAUNCH, precision="mixed_precision=ask()") == []
