@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 
 def main() -> int:
@@ -11,6 +12,8 @@ def main() -> int:
     parser.add_argument("what", choices=("agreement", "run"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--into", type=Path, help="file that results are added to (default: results.jsonl)")
+    parser.add_argument("--environment", default="", help="what is kept with each result about its interpreter")
     asked = parser.parse_intermixed_args()
     names = tuple(asked.names)
     if asked.what == "agreement":
@@ -21,9 +24,9 @@ def main() -> int:
             print(shown(found), flush=True)
             failed += not found.agrees
         return int(failed > 0)
-    from benchmarks.dryrun.scripts import results
+    from benchmarks.dryrun.scripts import RESULTS, results
 
-    for line in results(names, asked.python):
+    for line in results(names, asked.python, asked.into or RESULTS, asked.environment):
         print(line, flush=True)
     return 0
 

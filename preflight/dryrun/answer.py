@@ -15,6 +15,10 @@ from preflight.dryrun.report_of_process import Holders, RunReport
 from preflight.memory.device.law import catalogue
 from preflight.vocabulary.machine import Gpu
 
+_ON_CPU = (
+    "the program trains on the CPU, and takes no memory of a GPU: if it has an option for the GPU (as --cuda or "
+    "--device cuda), give it"
+)
 _NO_STEP = {
     "ended": "the program ended without an optimizer step on the GPU",
     "exited": "the program ended without an optimizer step on the GPU",
@@ -86,6 +90,8 @@ def _checked(answer: Answer, program: StartedProgram) -> RunReport:
     report = report_of_process.read(answer.report)
     if report.whole_steps and report.events:
         return report
+    if report.whole_steps:
+        raise NoAnswer(_ON_CPU)
     at = f" at {report.place}" if report.place else ""
     if report.end == "stopped":
         raise NoAnswer(f"{report.reason} before the first optimizer step{at}; --time-limit SECONDS allows more")
@@ -97,8 +103,10 @@ def _checked(answer: Answer, program: StartedProgram) -> RunReport:
 
 
 def _hint(report: RunReport) -> str:
-    """What a dry run refused, if that may be why the program failed."""
-    return f"; a dry run does not allow: {', '.join(report.refused[:3])}" if report.refused else ""
+    """What a dry run refused or made up, if that may be why the program failed."""
+    made = [text for text, _ in report.assumptions if "made up" in text or "made-up" in text]
+    stands = f"; its data may be why: {'; '.join(made[:2])}" if made else ""
+    return stands + (f"; a dry run does not allow: {', '.join(report.refused[:3])}" if report.refused else "")
 
 
 def _without_report(answer: Answer, program: StartedProgram) -> str:

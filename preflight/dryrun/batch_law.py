@@ -1,78 +1,43 @@
-"""A law over the batch: the tapes of two batch sizes, birth by birth, confirmed at a third.
+"""The law over batch and length of a program: its tapes at several sizes, birth by birth, confirmed at a third.
 
-The sizes of storages grow on straight lines with the batch wherever a program only passes it on. So two runs with the
-same births in the same places give the whole tape at any batch, and with it every tier, by the same replay. Where the
-runs differ, or the third is not what the two foretell, there is no law: nothing is said of other batches.
+Two runs with the same births in the same places give the size of every storage at any batch (`RecordedLaw`), and two
+more at another length. Whole runs are compared first. Where they differ (validation comes at another place, say), the
+second step of both is compared, if no other moment takes more. Where no third run confirms it, there is no law.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from itertools import groupby
-from typing import Any
 
+from preflight.dryrun.process import NoAnswer
 from preflight.dryrun.report_of_process import RunReport, recording
 from preflight.memory.device import recorded
 from preflight.memory.device.recorded import Recording
-from preflight.vocabulary.job import Job
-from preflight.vocabulary.machine import Gpu
+from preflight.memory.device.recorded_law import TOLERANCE, OverLength, RecordedLaw
 
-TOLERANCE = 0.001
-"""Part of the requested bytes by which the third run may differ from what two others foretell."""
-REACH = 16
-"""How many times the largest confirmed batch a law is used for: kernels may change far beyond what was run."""
+Again = Callable[[int, "int | None"], RunReport]
+"""Runs the program again with a batch and a length (None: its own)."""
 
 
 class NoLaw(Exception):
-    """Nothing is known of other batches; the message says why, in words that follow "no law over the batch:"."""
+    """Nothing is known of other sizes; the message says why, in words that follow "no law over the batch:"."""
 
 
 @dataclass(frozen=True)
-class BatchLaw:
-    """A tape at any batch. `slopes`: bytes for each further sample, of every birth; deaths have none."""
+class Tape:
+    """What is compared of a run: its allocations, and the place of each birth."""
 
-    own: int
-    batches: tuple[int, ...]
-    """The batch sizes that were run."""
-    tape: Recording
-    slopes: tuple[Fraction, ...]
+    recording: Recording
+    places: tuple[tuple[object, ...], ...]
 
-    def at(self, batch: int) -> Recording:
-        """The tape at a batch size."""
-        more = batch - self.own
-        events = [
-            event if event < 0 else max(0, round(event + slope * more))
-            for event, slope in zip(self.tape.events, self.slopes, strict=True)
-        ]
-        return replace(self.tape, events=events, shapes={})
 
-    def largest(self, job: Job, gpu: Gpu) -> int | None:
-        """The largest batch whose estimate fits; 0: not even 1; None: larger than the law reaches. A replay is not
-        quite monotone in the batch, so what is found is estimated itself."""
+@dataclass(frozen=True)
+class FoundLaw:
+    """A law, and why it does not speak of lengths, if it does not."""
 
-        def fits(batch: int) -> bool:
-            return recorded.estimate(self.at(batch), job, gpu).verdict == "fits"
-
-        low, high = 0, REACH * max(self.batches)
-        if fits(high):
-            return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return low
-
-    def plain(self) -> dict[str, Any]:
-        """The law as plain data: sizes at the own batch, and bytes for each further sample."""
-        return {
-            "batch": self.own,
-            "confirmed_at": list(self.batches),
-            "events": list(self.tape.events),
-            "bytes_per_sample": [float(one) for one in self.slopes],
-            "phases": [[name, len(list(run))] for name, run in groupby(self.tape.phases)],
-            "parts": {str(birth): part for birth, part in self.tape.parts.items()},
-        }
+    law: RecordedLaw
+    no_lengths: str = ""
 
 
 def sizes_to_try(own: int) -> tuple[int, int]:
@@ -83,45 +48,144 @@ def sizes_to_try(own: int) -> tuple[int, int]:
     return second, max(2 * own, second + step)
 
 
-def law(reports: Mapping[int, RunReport], directory: str) -> BatchLaw:
-    """The law of three runs, by their batch sizes: the first two make it, the third confirms it. Raises NoLaw."""
-    (own, first), (other, second), (third, confirming) = reports.items()
-    slopes = _slopes(first, second, other - own)
-    found = BatchLaw(own, tuple(reports), recording(first, directory), slopes)
-    foretold = recorded.peak(found.at(third).events).bytes
-    seen = recorded.peak(confirming.events).bytes
+LENGTH_STEP = 32
+"""Attention kernels pad to this many positions."""
+
+
+def lengths_to_try(own: int) -> tuple[int, int] | None:
+    """Two shorter lengths: half of the own and three quarters, in steps of 32 where the own is one of these. A longer
+    one may be more than the model has positions. None: there are no two."""
+    step = LENGTH_STEP if own % LENGTH_STEP == 0 else 1
+    half, between = own // 2 // step * step, own * 3 // 4 // step * step
+    return (half, between) if 0 < half < between < own else None
+
+
+def law(own: int, length: int | None, first: RunReport, again: Again, directory: str) -> FoundLaw:
+    """The law of a program from its run at its own sizes, and further runs. Raises NoLaw."""
+    other, third = sizes_to_try(own)
+    second = _run(again, other, None, f"batch {other}")
+    confirming = _run(again, third, None, f"batch {third}")
+    found, windowed = _over_batch(own, length, first, {other: second, third: confirming}, directory)
+    if length is None:
+        return FoundLaw(found, "the program showed no one length of its batches")
+    tried = lengths_to_try(length)
+    if tried is None:
+        return FoundLaw(found, f"length {length} is too short for two others")
+    try:
+        shorter = [_run(again, batch, tried[0], f"length {tried[0]}") for batch in (own, other)]
+        last = _run(again, third, tried[1], f"length {tried[1]}")
+        tapes = [_tape(one, directory, windowed) for one in shorter]
+        base = _tape(first, directory, windowed)
+        over = OverLength(length, tried[0], _sizes(base, tapes[0], "lengths"), _sizes(base, tapes[1], "lengths"))
+        runs = (*found.runs, (own, tried[0]), (other, tried[0]), (third, tried[1]))
+        wider = replace(found, lengths=over, runs=runs)
+        _confirm(wider, third, tried[1], _tape(last, directory, windowed))
+    except NoLaw as error:
+        return FoundLaw(found, str(error))
+    return FoundLaw(wider)
+
+
+def _run(again: Again, batch: int, length: int | None, what: str) -> RunReport:
+    try:
+        return again(batch, length)
+    except NoAnswer as error:
+        raise NoLaw(f"the run with {what} has no answer: {error}") from error
+
+
+def _over_batch(
+    own: int, length: int | None, first: RunReport, others: dict[int, RunReport], directory: str
+) -> tuple[RecordedLaw, bool]:
+    """The law over the batch alone, and whether it is of the second step alone. Raises NoLaw."""
+    (other, second), (third, confirming) = others.items()
+    why = ""
+    for windowed in (False, True):
+        try:
+            base, more, last = (_tape(one, directory, windowed) for one in (first, second, confirming))
+            sizes = _sizes(base, more, "batch sizes")
+            runs = tuple((batch, length) for batch in (own, other, third))
+            found = RecordedLaw(base.recording, own, other, sizes, None, runs, windowed)
+            _confirm(found, third, None, last)
+        except NoLaw as error:
+            why = why or str(error)
+            continue
+        return found, windowed
+    raise NoLaw(why)
+
+
+def _confirm(found: RecordedLaw, batch: int, length: int | None, last: Tape) -> None:
+    """Raises NoLaw if a run is not what the law foretells."""
+    foretold = recorded.peak(found.at(batch, length).events).bytes
+    seen = recorded.peak(last.recording.events).bytes
     if abs(foretold - seen) > TOLERANCE * seen:
-        raise NoLaw(
-            f"batch {third} takes {seen:,} bytes of tensors, and batches {own} and {other} foretell {foretold:,}"
-        )
-    return found
+        at = f"batch {batch}" + (f" and length {length}" if length is not None else "")
+        raise NoLaw(f"{at} takes {seen:,} bytes of tensors, and the runs before foretell {foretold:,}")
 
 
-def _slopes(first: RunReport, second: RunReport, more: int) -> tuple[Fraction, ...]:
-    """Bytes for each further sample of every event of the first run. Raises NoLaw where the runs do not align."""
-    births, others = (_births(one) for one in (first, second))
-    if len(births) != len(others) or _shape(first, births) != _shape(second, others):
-        raise NoLaw("runs of two batch sizes do not allocate the same tensors in the same order")
-    slopes = [Fraction(0)] * len(first.events)
-    for at, other in zip(births, others, strict=True):
-        slopes[at] = Fraction(second.events[other] - first.events[at], more)
-    return tuple(slopes)
+def _sizes(base: Tape, other: Tape, what: str) -> tuple[int, ...]:
+    """Bytes of every birth of one tape in another. Raises NoLaw where the two do not align, or a storage shrinks with
+    the batch."""
+    if base.places != other.places:
+        raise NoLaw(f"runs of two {what} do not allocate the same tensors in the same order")
+    sizes = iter([event for event in other.recording.events if event >= 0])
+    return tuple(next(sizes) if event >= 0 else 0 for event in base.recording.events)
 
 
-def _births(report: RunReport) -> list[int]:
-    return [at for at, event in enumerate(report.events) if event >= 0]
+def _tape(report: RunReport, directory: str, windowed: bool) -> Tape:
+    whole = recording(report, directory)
+    kept = _second_step(report, whole) if windowed else list(range(len(report.events)))
+    if windowed:
+        whole = _of_events(whole, kept)
+    places = [report.places[at] for at in kept]
+    return Tape(whole, tuple(_shape(whole.events, [(one.phase, one.module, one.user) for one in places])))
 
 
-def _shape(report: RunReport, births: Sequence[int]) -> list[tuple[object, ...]]:
+def _second_step(report: RunReport, whole: Recording) -> list[int]:
+    """The events of the second step, after the births that live at its start. Raises NoLaw where it is not known, or
+    where another moment takes more."""
+    ends = [at for at, name in report.marks if name == "stepped"]
+    if len(report.steps) != 1 or len(ends) < 2:
+        raise NoLaw("runs differ, and several optimizers have no step in common")
+    start, end = ends[0], min(ends[1], len(report.events))
+    alive = dict.fromkeys(at for at, event in enumerate(whole.events[:start]) if event >= 0)
+    for event in whole.events[:start]:
+        if event < 0:
+            del alive[-1 - event]
+    kept = [*alive, *range(start, end)]
+    if recorded.peak(_renumbered(whole.events, kept)).bytes < recorded.peak(whole.events).bytes:
+        raise NoLaw("runs differ outside of the second step, and their peak is not in it")
+    return kept
+
+
+def _renumbered(events: Sequence[int], kept: Sequence[int]) -> list[int]:
+    number = {at: index for index, at in enumerate(kept)}
+    return [events[at] if events[at] >= 0 else -1 - number[-1 - events[at]] for at in kept]
+
+
+def _of_events(whole: Recording, kept: Sequence[int]) -> Recording:
+    """The recording of some of its events, in their order."""
+    number = {at: index for index, at in enumerate(kept)}
+    return replace(
+        whole,
+        events=_renumbered(whole.events, kept),
+        phases=[whole.phases[at] for at in kept],
+        parts={number[at]: part for at, part in whole.parts.items() if at in number},
+        workspaces=frozenset(number[at] for at in whole.workspaces if at in number),
+        where={number[at]: whole.where[at] for at in kept},
+        lines={number[at]: whole.lines[at] for at in kept},
+        shapes={number[at]: shape for at, shape in whole.shapes.items() if at in number},
+    )
+
+
+def _shape(events: Sequence[int], places: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """The places of the births, and which births end between two of them."""
-    number = {at: index for index, at in enumerate(births)}
+    number: dict[int, int] = {}
     found: list[tuple[object, ...]] = []
     ended: set[int] = set()
-    for at, event in enumerate(report.events):
+    for at, event in enumerate(events):
         if event < 0:
             ended.add(number[-1 - event])
             continue
-        place = report.places[at]
-        found.append((place.phase, place.module, place.user, frozenset(ended)))
+        number[at] = len(number)
+        found.append((*places[at], frozenset(ended)))
         ended = set()
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight.dialects.shell.launch import without_launchers
@@ -42,6 +42,8 @@ class StartedProgram:
     nodes: int = 1
     ranks_per_node: int = 1
     assumptions: tuple[str, ...] = ()
+    stated: Mapping[str, str] = field(default_factory=dict)
+    """Those of the variables that the words of the command set."""
 
     @property
     def world_size(self) -> int:
@@ -151,7 +153,7 @@ def _program(
         if name.isidentifier() and not isinstance(value := evaluate(expr), Unknown)
     }
     started = StartedProgram(
-        interpreter, target, module, arguments, environment, launch.launcher, nodes or 1, ranks, assumed
+        interpreter, target, module, arguments, environment, launch.launcher, nodes or 1, ranks, assumed, environment
     )
     return _ranked(started)
 
@@ -173,8 +175,4 @@ def _ranked(started: StartedProgram) -> StartedProgram:
                 "SLURM_NNODES": str(started.nodes), "SLURM_NTASKS_PER_NODE": local}  # fmt: skip
     if started.launcher == "deepspeed":
         arguments = ("--local_rank=0", *arguments)
-    environment = {**more, **started.environment}
-    return StartedProgram(
-        started.interpreter, started.target, started.module, arguments, environment, started.launcher, started.nodes,
-        started.ranks_per_node, started.assumptions,
-    )  # fmt: skip
+    return replace(started, arguments=arguments, environment={**more, **started.environment})

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from preflight.dryrun.command import StartedProgram
 from preflight.dryrun.report_of_process import RunReport, recording
+from preflight.engine.estimator import Estimator
 from preflight.memory.device import recorded
-from preflight.vocabulary.estimates import Estimates, StepMoment
+from preflight.vocabulary.estimates import Estimates, HostEstimate, StepMoment
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.spelling import OPTIMIZERS
 from preflight.vocabulary.standing import Assumption, Standing
-from preflight.vocabulary.values import Cause, Unknown
 
 _AUTOCAST = {"torch.float16": "fp16-mixed", "torch.bfloat16": "bf16-mixed"}
 UNEVEN = 0.02
 """Part by which two steps may differ: some buffers are made in the first alone."""
 MOST_STEPS = 8
-_NO_HOST = "a dry run measures the GPU alone: preflight estimate has the host side"
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class DryRunEstimate:
 
 def estimated(report: RunReport, program: StartedProgram, gpu: Gpu | None, directory: str) -> DryRunEstimate:
     """The memory of the program, from its tape."""
-    values = dict(_values(report, program))
+    values = seen(report, program)
     if gpu is not None:
         values["machine.gpu"] = gpu.name
     job = build(values)
@@ -46,16 +45,18 @@ def estimated(report: RunReport, program: StartedProgram, gpu: Gpu | None, direc
     device = recorded.estimate(tape, job, gpu)
     whole = report.trained or (report.end in ("ended", "exited") and all(report.steps))
     doubts = tuple(_doubts(report))
-    verdict = device.verdict
-    if not whole:  # what comes later may take more
-        verdict = "exceeds" if verdict == "exceeds" else "unknown"
-    elif verdict == "fits" and doubts:
-        verdict = "fits-if"
-    device = replace(device, lower_bound=not whole, verdict=verdict, assumptions=doubts)
-    found = Estimates(device, None, (), {"host": Unknown(_NO_HOST, Cause.not_modelled)})
+    device = recorded.judged(device, whole, doubts)
+    host = Estimator(gpu).full_host(job)
+    known, why = (host, {}) if isinstance(host, HostEstimate) else (None, {"host": host})
+    found = Estimates(device, known, (), why)
     standings = {name: Standing.dry_run for name in values if name != "machine.gpu"}
     stated = (*program.assumptions, *(text for text, _ in report.assumptions))
     return DryRunEstimate(job, found, standings, recorded.timeline(tape, job, gpu), stated)
+
+
+def seen(report: RunReport, program: StartedProgram) -> dict[str, object]:
+    """The Job fields that a dry run saw."""
+    return dict(_values(report, program))
 
 
 def _values(report: RunReport, program: StartedProgram) -> Iterator[tuple[str, object]]:
@@ -67,6 +68,11 @@ def _values(report: RunReport, program: StartedProgram) -> Iterator[tuple[str, o
             yield f"{name}.batch_size", size
         if loader.get("trains") and isinstance(loader.get("workers"), int):
             yield "data.workers", loader["workers"]
+        length, sample = loader.get("length"), loader.get("sample_bytes")
+        if loader.get("trains") and isinstance(length, int) and length > 0:
+            yield "train.seq_len", length
+        if loader.get("trains") and isinstance(sample, int) and sample > 0 and facts.get("data_made_up") is not True:
+            yield "data.sample_bytes", sample
     optimizers = list(_dictionaries(facts.get("optimizers")))
     if optimizers:
         name = str(optimizers[0].get("name", "")).lower()
@@ -88,7 +94,7 @@ def _values(report: RunReport, program: StartedProgram) -> Iterator[tuple[str, o
     if counts:
         yield "model.parameters", max(counts)
     if program.world_size > 1:
-        yield "parallel.strategy", "ddp"
+        yield "parallel.strategy", "fsdp" if facts.get("strategy") == "fsdp" else "ddp"
         yield "parallel.nodes", program.nodes
         yield "parallel.ranks_per_node", program.ranks_per_node
     if report.versions:

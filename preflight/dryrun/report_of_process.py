@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from preflight.dryrun.process import NoAnswer
-from preflight.memory.device.recorded import Recording, peak
-from preflight.vocabulary.estimates import ALL_PARTS
+from preflight.memory.device import recorded
+from preflight.memory.device.recorded import Recording
+from preflight.vocabulary.estimates import ALL_PARTS, Holder
 
 End = Literal["finished", "ended", "exited", "failed", "stopped", "refused"]
 ENDS: tuple[End, ...] = ("finished", "ended", "exited", "failed", "stopped", "refused")
@@ -134,8 +135,9 @@ def recording(report: RunReport, directory: str) -> Recording:
         phases=[place.phase if place.phase in PHASES else "load" for place in report.places],
         parts=_parts(report),
         workspaces=workspaces,
-        where=_Where(report, directory),
+        where=_Names(report, lambda place: place.module or _short(place.user or place.library, directory)),
         shapes=report.shapes,
+        lines=_Names(report, lambda place: _short(place.user, directory)),
         convolutional=report.convolutions,
     )
 
@@ -153,33 +155,20 @@ def _parts(report: RunReport) -> dict[int, str]:
 
 
 @dataclass(frozen=True)
-class _Where(Mapping[int, str]):
-    """The place of a birth in words: its module, else its line."""
+class _Names(Mapping[int, str]):
+    """A name of each birth's place."""
 
     report: RunReport
-    directory: str
+    name: Callable[[Place], str]
 
     def __getitem__(self, at: int) -> str:
-        place = self.report.places[at]
-        return place.module or _short(place.user or place.library, self.directory)
+        return self.name(self.report.places[at])
 
     def __iter__(self) -> Any:
         return iter(range(len(self.report.places)))
 
     def __len__(self) -> int:
         return len(self.report.places)
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Storages that one line or module holds at the peak."""
-
-    name: str
-    bytes: int
-    count: int
-    part: str
-    via: str = ""
-    """The line of a library that the user's line called."""
 
 
 @dataclass(frozen=True)
@@ -190,27 +179,13 @@ class Holders:
     modules: tuple[Holder, ...] = field(default=())
 
 
-def holders(report: RunReport, directory: str, most: int = 10) -> Holders:
+def holders(report: RunReport, directory: str) -> Holders:
     """The largest at the peak of requested bytes."""
-    parts = _parts(report)
-    alive = peak(report.events).alive
-    return Holders(
-        _largest(((_short(report.places[at].user, directory), at) for at in alive), report, parts, directory, most),
-        _largest(((report.places[at].module, at) for at in alive), report, parts, directory, most),
-    )
-
-
-def _largest(
-    named: Iterable[tuple[str, int]], report: RunReport, parts: Mapping[int, str], directory: str, most: int
-) -> tuple[Holder, ...]:
-    found: dict[tuple[str, str], Holder] = {}
-    for name, at in named:
-        part = parts.get(at, "temporary")
-        before = found.get((name, part), Holder(name, 0, 0, part))
-        via = before.via or _short(report.places[at].library, directory)
-        found[name, part] = Holder(name, before.bytes + report.events[at], before.count + 1, part, via)
-    largest = sorted((one for one in found.values() if one.name), key=lambda one: -one.bytes)
-    return tuple(largest[:most])
+    whole = recording(report, directory)
+    alive = recorded.peak(report.events).alive
+    modules = _Names(report, lambda place: place.module)
+    via = _Names(report, lambda place: _short(place.library, directory))
+    return Holders(recorded.holders(whole, alive, whole.lines, via), recorded.holders(whole, alive, modules, via))
 
 
 def _short(place: str, directory: str) -> str:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from preflight.dryrun.answer import DryRunResult
-from preflight.dryrun.report_of_process import Holder
 from preflight.reports import estimate, plain
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, table
+from preflight.vocabulary.estimates import Holder
+from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.words import gib
 
 WARNING = "preflight dry-run executes your program: {command}"
 STANDING = "dry-run"
 
 
-def render(found: DryRunResult, smallest: str, look: Look) -> str:
-    """The whole text. `smallest`: the smallest GPU that fits, or ""."""
+def render(found: DryRunResult, smallest: str, look: Look, findings: Sequence[Finding] = ()) -> str:
+    """The whole text. `smallest`: the smallest GPU that fits, or "". `findings`: those of `check` on the command."""
     device = found.found.estimates.device
     assert device is not None
     blocks = [[look.paint(clean(heading(found)), "bold")]]
@@ -24,6 +25,8 @@ def render(found: DryRunResult, smallest: str, look: Look) -> str:
     blocks += [list(one) for one in estimate.device_blocks(device, name, smallest, look, found.found.moments)]
     blocks.append(_table("the largest at the peak, by line", found.holders.lines, look))
     blocks.append(_table("the largest at the peak, by module", found.holders.modules, look))
+    blocks.append(list(estimate.host_lines(found.found.estimates, look)))
+    blocks.append([f"{one.severity.value}[{one.rule}]: {clean(one.message)}" for one in findings])
     blocks.append(list(_assumed(found)))
     return "\n\n".join("\n".join(estimate.wrapped(line, look) for line in block) for block in blocks if block) + "\n"
 
@@ -67,10 +70,11 @@ def _assumed(found: DryRunResult) -> Iterator[str]:
         )
 
 
-def document(found: DryRunResult, notes: Sequence[str] = ()) -> dict[str, object]:
+def document(found: DryRunResult, findings: Sequence[Finding] = (), notes: Sequence[str] = ()) -> dict[str, object]:
     """The JSON contract of `estimate`, version 2, with `dry_run`."""
-    known = {**plain.estimates(found.found.estimates), **plain.certainty(found.found.estimates, found.found.standings)}
-    data = estimate.document(plain.job(found.found.job), known, None, notes)
+    sides = plain.estimates(found.found.estimates)
+    known = plain.certainty(found.found.estimates, found.found.standings)
+    data: plain.Plain = {**estimate.document(plain.job(found.found.job), sides, known, None, notes)}
     report = found.report
     data["dry_run"] = {
         "command": list(found.words),
@@ -91,6 +95,7 @@ def document(found: DryRunResult, notes: Sequence[str] = ()) -> dict[str, object
         "timeline": [
             {"phase": one.phase, "allocated": one.allocated, "reserved": one.reserved} for one in found.found.moments
         ],
+        "findings": [{"rule": one.rule, "severity": one.severity.value, "message": one.message} for one in findings],
     }
     return data
 

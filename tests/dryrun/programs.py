@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ def start(folder: Path, *words: str, environment: dict[str, str] | None = None) 
     return subprocess.Popen(
         [sys.executable, "-m", "preflight", "dry-run", *words],
         cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background ignores it
     )  # fmt: skip
 
 

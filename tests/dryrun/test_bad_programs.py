@@ -56,7 +56,8 @@ ENDS = {
     "asking for input": ("name = input('which GPU? ')", "the program asks for input, and a dry run has none"),
     "without its data": (
         "import torch\nopen('/data/of/nobody.bin', 'rb')",
-        "FileNotFoundError: [Errno 2] No such file or directory: '/data/of/nobody.bin' at {train}:2",
+        "the folder /data/of is not there, and what the program reads of it (nobody.bin) cannot be made up: put it "
+        "there, or give the program another path at {train}:2",
     ),
     "with a hook of its own": (
         "import sys\nsys.excepthook = lambda *_: None\nraise ValueError('hidden')",
@@ -66,10 +67,18 @@ ENDS = {
     "without a syntax": ("def f(:", "SyntaxError"),
     "on the CPU": (
         STEP.replace(".cuda()", "").replace(', device="cuda"', "") + "step(); step()",
-        "(nothing was put on the GPU)",
+        "the program trains on the CPU, and takes no memory of a GPU: if it has an option for the GPU",
+    ),
+    "that takes a checkpoint apart": (
+        "import torch\nimages, labels = torch.load('data.pt')",
+        "data.pt is not there, and the program takes more from it than weights for a model: put the file there",
+    ),
+    "that downloads an archive": (
+        "import urllib.request\nurllib.request.urlopen('https://example.org/data.zip')",
+        "the program downloads https://example.org/data.zip, and a dry run downloads nothing: download it once",
     ),
     "sharded": (
-        STEP + "from torch.distributed.fsdp import FullyShardedDataParallel as F\nF(net)",
+        STEP + "from torch.distributed.tensor.parallel import parallelize_module\nparallelize_module(net, None, {})",
         "the program shards its model, which a dry run does not follow",
     ),
     "in C": ("import ctypes\nctypes.string_at(0)", "the program ended by signal 11 and left no report"),
@@ -87,7 +96,17 @@ def test_a_program_ends(tmp_path: Path, kind: str) -> None:
     assert words.format(train=tmp_path / "work" / "train.py") in found.error
 
 
+@pytest.mark.slow
+def test_nothing_is_kept_of_a_program_without_an_answer(tmp_path: Path) -> None:
+    cache = tmp_path.with_name(tmp_path.name + "-cache")
+    found = ran(tmp_path, "raise ValueError('no data')", "--save", environment={"PREFLIGHT_CACHE_DIR": str(cache)})
+    assert found.status == 2
+    assert "ValueError: no data" in found.error
+    assert not cache.exists()
+
+
 @BOTH
+@pytest.mark.slow
 def test_a_program_hangs(tmp_path: Path, options: tuple[str, ...]) -> None:
     found = ran(tmp_path, "import time\nwhile True:\n    time.sleep(1)\n", "--time-limit", "1", *options)
     assert found.status == 2
@@ -171,6 +190,32 @@ def test_a_program_starts_another(tmp_path: Path, call: str, options: tuple[str,
     assert "starting the program touch" in found.error
 
 
+AGAIN = {
+    "exec": "os.execv(sys.executable, words)",
+    "spawn": "os.posix_spawn(sys.executable, words, dict(os.environ))",
+    "popen": "subprocess.run(words)",
+}
+
+
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("kind", AGAIN)
+def test_a_program_starts_itself_again(tmp_path: Path, kind: str, options: tuple[str, ...]) -> None:
+    """In an interpreter where nothing is faked it would train for real."""
+    program = f"import os, subprocess, sys\nwords = [sys.executable, '-c', 'open(1, chr(119))']\n{AGAIN[kind]}\n"
+    found = ran(tmp_path, program, *options)
+    assert found.status == 2
+    assert "starting the program python" in found.error
+
+
+@pytest.mark.slow
+def test_a_library_in_c_writes(tmp_path: Path) -> None:
+    """Where the kernel isolates the program, what passes Python by is kept from the files too."""
+    program = "import ctypes\nassert ctypes.CDLL(None).creat(b'new.txt', 0o644) >= 0\n" + STEP + "step(); step()\n"
+    found = ran(tmp_path, program)
+    assert found.status == 0, found.err
+
+
 @pytest.mark.slow
 def test_a_program_that_is_allowed_is_started(tmp_path: Path) -> None:
     program = "import subprocess\nassert subprocess.run(['true']).returncode == 0\n" + STEP + "step(); step()\n"
@@ -229,6 +274,7 @@ def test_an_interpreter_that_is_another_program(tmp_path: Path) -> None:
 
 
 @BOTH
+@pytest.mark.slow
 def test_an_interruption_ends_everything(tmp_path: Path, options: tuple[str, ...]) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

@@ -16,6 +16,9 @@ _DTYPES = {
     "Float": torch.float32, "Double": torch.float64, "Half": torch.float16, "BFloat16": torch.bfloat16,
     "Long": torch.int64, "Int": torch.int32, "Short": torch.int16, "Byte": torch.uint8, "Bool": torch.bool,
 }  # fmt: skip
+_RAW = ("_cuda_getCurrentRawStream", "_cuda_getDevice", "_cuda_setDevice", "_cuda_synchronize",
+        "_cuda_clearCublasWorkspaces")  # fmt: skip
+"""What libraries with kernels of their own take from torch when they are imported."""
 _nothing, _zero, _true = answers(None), answers(0), answers(True)
 
 
@@ -115,6 +118,10 @@ def install(settings: Settings, tape: Tape) -> None:
     replace(cuda.nccl, "version", answers((2, 21, 5)))
     _typed_tensors()
     _generators()
+    _devices()
+    for name in _RAW:
+        if not hasattr(torch._C, name):
+            setattr(torch._C, name, _zero)
     replace(torch._C, "_scatter", lambda t, devices, *_: [c.to("cuda") for c in t.chunk(len(devices))])
     torch.version.cuda = "12.8"
     replace(torch.backends.cudnn, "is_available", _true)
@@ -134,6 +141,22 @@ def _generators() -> None:
     torch.Generator = Generator
 
 
+def _devices() -> None:
+    """torch.device(0): a number alone means the accelerator, which C++ looks for."""
+    real = torch.device
+
+    def make(_: Any, *args: Any, **kwargs: Any) -> Any:
+        return (
+            real("cuda", args[0]) if len(args) == 1 and type(args[0]) is int and not kwargs else real(*args, **kwargs)
+        )
+
+    def is_one(_: Any, one: Any) -> bool:
+        return isinstance(one, real)
+
+    kind = type("kind", (type,), {"__call__": make, "__instancecheck__": is_one})
+    torch.device = kind("device", (), {"__module__": "torch"})
+
+
 def _accelerator(settings: Settings, tape: Tape) -> None:
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is None:  # torch before 2.6
@@ -141,12 +164,16 @@ def _accelerator(settings: Settings, tape: Tape) -> None:
     known = {
         "is_available": _true, "device_count": answers(settings.local_world_size), "current_device_index": _zero,
         "current_accelerator": answers(torch.device("cuda")), "synchronize": _nothing, "set_device_index": _nothing,
-        "current_stream": lambda *_, **__: Stream(), "empty_cache": _nothing,
+        "current_stream": lambda *_, **__: Stream(), "empty_cache": _nothing, "device_index": _NoContext,
         "memory_allocated": lambda *_: tape.live, "max_memory_allocated": lambda *_: tape.peak,
     }  # fmt: skip
     for name, value in known.items():
         replace(accelerator, name, value)
     replace(torch._C, "_get_accelerator", lambda *_: torch.device("cuda"))
+    replace(torch.nn.parallel._functions, "_get_stream", lambda *_: Stream())
+    for name in ("Stream", "Event"):
+        if hasattr(torch, name):
+            replace(torch, name, Stream)
 
 
 def _typed_tensors() -> None:

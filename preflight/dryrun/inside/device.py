@@ -15,7 +15,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    in_kernel_invocation_manager,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
@@ -40,6 +41,11 @@ _DRAWN = {"normal", "uniform", "bernoulli", "dropout", "native_dropout", "expone
 """Operations whose results are no function of their arguments."""
 _FACTORIES = {"empty", "zeros", "ones", "full", "rand", "randn", "empty_strided", "normal", "eye", "tril", "triu",
               "randint"}  # fmt: skip
+_ATEN = torch.ops.aten
+_VIEWS = {_ATEN.slice.Tensor, _ATEN.select.int, _ATEN.transpose.int, _ATEN.permute.default}
+"""Views of one tensor, whose arguments are numbers. Those that FSDP makes of storages that it resizes are not here."""
+_DECIDES = {"logical_or": True, "bitwise_or": True, "logical_and": False, "bitwise_and": False}
+"""Operations of which one operand decides the result where it has this value. A loop that generates ends so."""
 _BUILDERS = ("__init__", "resize_token_embeddings", "reset_parameters")
 
 
@@ -51,9 +57,10 @@ class Device(TorchDispatchMode):
         self.tape = tape
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._engine = torch.autograd.graph._engine_run_backward.__code__
-        self._own = kernels.Kernels(self.fake_mode, self.fake, self._assumed).table()
+        self._scratch, self._workspace, attention = _of_tracer(tracer)
+        self.kernels = kernels.Kernels(self.fake_mode, self.fake, self._assumed, attention)
+        self._own = self.kernels.table()
         self._pending: list[Any] = []
-        self._scratch, self._workspace = _of_tracer(tracer)
         self.on_update: Callable[[Any], None] = lambda _: None
         """Called with a tensor that an operation outside of an optimizer writes into."""
         self.convolutions = False
@@ -73,6 +80,8 @@ class Device(TorchDispatchMode):
         if func is _PRIM_DEVICE:  # C++ asks; Python has the property
             frame = sys._getframe().f_back
             return META if frame is None or frame.f_code is self._engine else args[0].fake_device
+        if any(kind.__name__ == "DTensor" for kind in _types):
+            return NotImplemented  # it asks for the same of the tensors of this rank, which come here
         kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"} if kwargs else {}
         asked = kwargs.get("device")
         if asked is not None and asked.type == "meta" and torch._C._current_autograd_node() is not None:
@@ -80,7 +89,7 @@ class Device(TorchDispatchMode):
         if func not in self._own and _composite(func):  # in inference mode alone these come here whole
             with self:
                 return func.decompose(*args, **kwargs)
-        tensors = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
+        tensors = [*_tensors(args), *_tensors(kwargs.values())]
         fakes = [t for t in tensors if isinstance(t, FakeTensor)]
         device = kwargs.get("device")
         if not fakes and (device is None or device.type != "cuda"):
@@ -98,7 +107,7 @@ class Device(TorchDispatchMode):
     def _record(self, func: Any, args: Any, out: Any) -> None:
         scratch = self._scratch(func, args)
         with_graph = torch.is_grad_enabled() and func is not torch.ops.aten.detach.default
-        for one in (*scratch, *tree_flatten(out)[0]):
+        for one in (*scratch, *_leaves(out)):
             if isinstance(one, FakeTensor) and one.device.type == "cuda":
                 self.tape.birth(one)
                 if with_graph:
@@ -112,6 +121,8 @@ class Device(TorchDispatchMode):
 
     def _run(self, func: Any, args: Any, kwargs: Any, tensors: Any, fakes: Any) -> Any:
         """An operation on shapes, and on values where all of them are known."""
+        if func in _VIEWS:
+            return self._viewed(func, args, kwargs)
         if func.namespace == "c10d":
             return _collective(func, args)
         known = [values.known(t) for t in tensors]
@@ -127,7 +138,7 @@ class Device(TorchDispatchMode):
         by_program = not self.tape.optimizing and torch._C._current_autograd_node() is None
         if func._schema.is_mutable and fakes and by_program:
             self.on_update(fakes[0])
-        outs = [t for t in tree_flatten(out)[0] if isinstance(t, FakeTensor)]
+        outs = [t for t in _leaves(out) if isinstance(t, FakeTensor)]
         all_known = all(value is not None for value in known) and name.rstrip("_") not in _DRAWN
         if all_known and outs and all(map(values.small, outs)) and _computed(func, args, kwargs, fakes, outs):
             return out
@@ -136,6 +147,20 @@ class Device(TorchDispatchMode):
         if name in ("all", "any"):
             for t in outs:
                 t._dry_answer = name == "all"
+        decided = _DECIDES.get(name)
+        if decided is not None and any(v is not None and v.numel() and bool((v == decided).all()) for v in known):
+            for t in (t for t in outs if values.small(t) and (t.dtype is torch.bool or not decided)):
+                values.give(t, torch.full(t.shape, decided, dtype=t.dtype))
+        return out
+
+    def _viewed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A view of a tensor. FakeTensorMode would look each place of a slice up anew, which takes ten times as long:
+        programs cut batches out of their data one by one."""
+        with in_kernel_invocation_manager(self.fake_mode):
+            seen = func(*args, **kwargs)
+        out, value = FakeTensor(self.fake_mode, seen, args[0].fake_device), values.known(args[0])
+        if value is not None:
+            values.give(out, func(value, *args[1:], **kwargs), values.token_of(args[0]))
         return out
 
     def _as_fake(self, t: Any) -> Any:
@@ -164,6 +189,27 @@ class Device(TorchDispatchMode):
 
 
 Device.__torch_dispatch__ = Device.dispatch  # set afterwards: dynamo wraps what a class statement defines
+
+
+def _tensors(given: Any) -> Iterator[Any]:
+    """The tensors among the arguments of an operation, and in lists of them: no schema nests deeper."""
+    for one in given:
+        if isinstance(one, torch.Tensor):
+            yield one
+        elif isinstance(one, (list, tuple)):
+            yield from (t for t in one if isinstance(t, torch.Tensor))
+
+
+def _leaves(out: Any) -> list[Any]:
+    """What an operation returned, one by one."""
+    return [out] if isinstance(out, torch.Tensor) else tree_flatten(out)[0]
+
+
+def _known_of(one: Any) -> Any:
+    """An argument of an operation with the values of its tensors."""
+    if isinstance(one, torch.Tensor):
+        return values.known(one)
+    return type(one)(map(_known_of, one)) if type(one) in (list, tuple) else one
 
 
 @functools.cache
@@ -200,11 +246,11 @@ def _computed(func: Any, args: Any, kwargs: Any, fakes: Any, outs: Any) -> bool:
     """Whether an operation was done on the values as well."""
     more = {**kwargs, "device": CPU} if "device" in kwargs else kwargs
     try:
-        true = func(*tree_map_only(torch.Tensor, values.known, args), **tree_map_only(torch.Tensor, values.known, more))
+        true = func(*map(_known_of, args), **{name: _known_of(one) for name, one in more.items()})
     except Exception:  # a kernel that the CPU has not
         return False
     tokens = {t.untyped_storage()._cdata: values.token_of(t) for t in fakes}
-    results = [v for v in tree_flatten(true)[0] if isinstance(v, torch.Tensor)]
+    results = [v for v in _leaves(true) if isinstance(v, torch.Tensor)]
     for t, value in zip(outs, results):
         values.give(t, value, tokens.get(t.untyped_storage()._cdata))
     return True
@@ -218,8 +264,8 @@ def _collective(func: Any, args: Any) -> Any:
     return work if len(func._schema.returns) == 1 else (args[0], work)
 
 
-def _of_tracer(folder: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What preflight's tracer knows of CUDA's kernels: scratch memory, and workspaces of convolutions."""
+def _of_tracer(folder: str) -> tuple[Callable[..., Any], ...]:
+    """What preflight's tracer knows of CUDA's kernels: scratch memory, workspaces of convolutions, attention."""
     spec = importlib.util.spec_from_file_location(
         "preflight_tracer", f"{folder}/__init__.py", submodule_search_locations=[folder]
     )
@@ -228,9 +274,9 @@ def _of_tracer(folder: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     package = importlib.util.module_from_spec(spec)
     sys.modules["preflight_tracer"] = package
     spec.loader.exec_module(package)
-    tape = importlib.import_module("preflight_tracer.tape")
+    of_cuda = importlib.import_module("preflight_tracer.kernels")
     convolutions = importlib.import_module("preflight_tracer.convolutions")
-    return tape.kernel_scratch, convolutions.workspace
+    return of_cuda.kernel_scratch, convolutions.workspace, of_cuda.attention
 
 
 def install(tape: Tape, tracer: str) -> Device:
@@ -238,13 +284,14 @@ def install(tape: Tape, tracer: str) -> Device:
     guard.install()
     torch._C._set_only_lift_cpu_tensors(True)
     torch.autograd.set_multithreading_enabled(False)
+    torch.set_num_threads(1)  # what is computed is small: to wake other threads takes longer
     torch.__future__.set_swap_module_params_on_conversion(True)  # an optimizer keeps the parameters that it was given
     # FakeTensorMode holds a weak reference to all that it makes, which torch.utils.swap_tensors does not allow.
     torch.utils.weakref = types.SimpleNamespace(getweakrefs=lambda _: ())
     _admit_to_foreach()
     device = Device(tape, tracer)
     library = torch.library.Library("aten", "IMPL")
-    library.impl("scaled_dot_product_attention", kernels.attention, "AutogradCUDA")
+    library.impl("scaled_dot_product_attention", device.kernels.attention, "AutogradCUDA")
     device._library = library
     device.__enter__()
 
@@ -307,6 +354,13 @@ def _methods(device: Device) -> None:
     def address(real: Any, t: Any) -> Any:
         return t.untyped_storage()._cdata if isinstance(t, FakeTensor) else real(t)
 
+    def resized(real: Any, storage: Any, size: Any) -> Any:
+        found = real(storage, size)
+        device.tape.resized(storage)
+        return found
+
+    wrap(torch.UntypedStorage, "resize_", resized)
+    replace(torch.Tensor, "record_stream", lambda *_: None)
     wrap(torch.Tensor, "__format__", formatted)
     wrap(torch, "isfinite", finite)
     replace(torch.Tensor, "isfinite", lambda t: torch.isfinite(t))

@@ -86,3 +86,16 @@ def _spawn(settings: Settings, tape: Tape) -> None:
         function(0, *args)
 
     wrap(torch.multiprocessing, "spawn", first)
+
+
+def shapes_alone(module: Any, tape: Tape) -> None:
+    """DTensor asks for the shapes of whole tensors, which are on no rank."""
+
+    def asked(real: Any, *args: Any, **kwargs: Any) -> Any:
+        before, tape.recording = tape.recording, False
+        try:
+            return real(*args, **kwargs)
+        finally:
+            tape.recording = before
+
+    wrap(module.ShardingPropagator, "_propagate_tensor_meta_non_cached", asked)

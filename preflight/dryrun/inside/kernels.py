@@ -11,18 +11,16 @@ from torch._subclasses.fake_tensor import FakeTensor
 from . import values
 
 _ATEN = torch.ops.aten
-MASK_ALIGNMENT = 8
-"""Elements that the last dimension of an attention bias is padded to (mem_eff_alignment, ATen/native/transformers/
-attention.cpp)."""
-_FLASH_HEAD = 256
-"""The largest head that flash attention takes (sdp_utils.cpp, check_head_dim_size_flash)."""
 
 
 class Kernels:
-    """The table of such operations. `fake` makes a tensor of the device without an operation."""
+    """The table of such operations. `fake` makes a tensor of the device without an operation; `attention` is the
+    tracer's."""
 
-    def __init__(self, fake_mode: Any, fake: Callable[..., Any], assume: Callable[[str], None]) -> None:
-        self._mode, self._fake, self._assume = fake_mode, fake, assume
+    def __init__(
+        self, fake_mode: Any, fake: Callable[..., Any], assume: Callable[[str], None], attention: Callable[..., Any]
+    ) -> None:
+        self._mode, self._fake, self._assume, self._attention = fake_mode, fake, assume, attention
 
     def table(self) -> dict[Any, Callable[..., Any]]:
         """The operations, and the function in place of each."""
@@ -39,7 +37,7 @@ class Kernels:
             _ATEN.equal.default: self.equal,
             _ATEN._pin_memory.default: lambda t, *_, **__: t,
             _ATEN.is_pinned.default: lambda *_, **__: False,
-            _ATEN.scaled_dot_product_attention.default: attention,
+            _ATEN.scaled_dot_product_attention.default: self.attention,
             _ATEN._amp_foreach_non_finite_check_and_unscale_.default: _nothing,
             _ATEN._amp_update_scale_.default: lambda t, *_, **__: t,
             _ATEN.record_stream.default: _nothing,
@@ -48,6 +46,20 @@ class Kernels:
             if name.startswith("_fused_") and name.endswith("_") and hasattr(getattr(_ATEN, name), "default"):
                 own[getattr(_ATEN, name).default] = _nothing
         return own
+
+    def attention(self, q: Any, k: Any, v: Any, mask: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """The kernel that CUDA would choose of those that the program allows."""
+        allowed = torch.backends.cuda
+        return self._attention(
+            q,
+            k,
+            v,
+            mask,
+            *args,
+            **kwargs,
+            flash=allowed.flash_sdp_enabled(),
+            efficient=allowed.mem_efficient_sdp_enabled(),
+        )
 
     def item(self, t: Any) -> Any:
         if t.dtype is torch.bool and values.known(t) is None:
@@ -132,35 +144,6 @@ class Kernels:
     def masked_select(self, t: Any, mask: Any) -> Any:
         whole, chosen = torch.broadcast_tensors(t, mask)
         return self.index(whole.contiguous(), [chosen])
-
-
-def attention(
-    q: Any, k: Any, v: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
-    scale: Any = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
-    """The kernel of attention that CUDA would choose (sdp_utils.cpp, select_sdp_backend)."""
-    half, head = q.dtype in (torch.float16, torch.bfloat16), q.shape[-1]
-    if enable_gqa and q.shape[-3] != k.shape[-3] and not (half and mask is None):
-        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
-    if q.dim() != 4 or q.dtype is torch.float64:
-        return _ATEN._scaled_dot_product_attention_math(q, k, v, mask, dropout_p, is_causal, None, scale=scale)[0]
-    flash = half and mask is None and head <= _FLASH_HEAD and v.shape[-1] == head
-    if flash and torch.backends.cuda.flash_sdp_enabled():
-        spare = -head % 8
-        q, k, v = (torch.nn.functional.pad(x, (0, spare)) if spare else x for x in (q, k, v))
-        scale = scale or head**-0.5
-        out = _ATEN._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
-        return out[..., :head] if spare else out
-    if not torch.backends.cuda.mem_efficient_sdp_enabled():
-        return _ATEN._scaled_dot_product_attention_math(q, k, v, mask, dropout_p, is_causal, None, scale=scale)[0]
-    if mask is not None:
-        if mask.dtype is torch.bool:
-            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(mask.logical_not(), float("-inf"))
-        spare = -mask.shape[-1] % MASK_ALIGNMENT
-        mask = torch.nn.functional.pad(mask, (0, spare))[..., : mask.shape[-1]] if spare else mask
-        mask = mask.expand(*q.shape[:-1], k.shape[-2])
-    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
-    return _ATEN._scaled_dot_product_efficient_attention(q, k, v, mask, wanted, dropout_p, is_causal, scale=scale)[0]
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from . import batches, places
 from .device import Device
 from .patches import replace, wrap
 from .settings import Settings
@@ -25,6 +26,8 @@ UNEVEN = 8
 _LOADER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory",
            "drop_last", "timeout", "worker_init_fn", "multiprocessing_context")  # fmt: skip
 _RECURRENT = "recurrent layers ran step by step; cuDNN runs them whole and keeps other buffers"
+_STRATEGIES = {"FullyShardedDataParallel": "fsdp", "FSDPModule": "fsdp", "DistributedDataParallel": "ddp"}
+"""Classes of torch that a model on several GPUs is of, and the strategy of each."""
 _BY_HAND = 0
 """The key of updates that the program writes itself, beside the identities of optimizers."""
 
@@ -166,6 +169,9 @@ class Loops:
             for kept in (*one._parameters.values(), *one._buffers.values()):
                 self._tape.kind(kept, "weights")
         self._note("models", {"name": type(model).__qualname__, "parameters": count})
+        kinds = [kind.__name__ for kind in type(model).__mro__ if kind.__name__ in _STRATEGIES]
+        if kinds:
+            self.facts["strategy"] = _STRATEGIES[kinds[0]]
 
     def note_saved(self, *_: Any, **__: Any) -> None:
         """A checkpoint was written by another library's function."""
@@ -204,6 +210,9 @@ class Loops:
             self._finish("a loader was begun again and again")
         before = sum(self.steps.values())
         for served, batch in enumerate(real(loader), 1):
+            loader._dry_fact = batches.facts(batch, getattr(loader, "_dry_fact", {}))
+            if self._settings.lengths:
+                batch = batches.stretched(batch, *self._settings.lengths)
             yield batch
             if sum(self.steps.values()) > before:
                 if not trains:
@@ -264,8 +273,10 @@ def _compilers(loops: Loops) -> None:
     """torch.compile and torch.jit are left out: the tape is that of the eager step."""
 
     def compiled(model: Any = None, **_: Any) -> Any:
-        loops.facts["compiled"] = True
-        loops._tape.assume("torch.compile was left out: the tape is the eager step's")
+        library, user = places.here(3)
+        if isinstance(model, torch.nn.Module) or (user and not library):  # libraries decorate functions of their own
+            loops.facts["compiled"] = True
+            loops._tape.assume("torch.compile was left out: the tape is the eager step's")
         return model if model is not None else lambda one: one
 
     replace(torch, "compile", compiled)

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import hashlib
 import importlib.util
-import linecache
 import os
 import runpy
 import signal
@@ -18,7 +17,7 @@ from collections.abc import Callable
 from multiprocessing import util
 from typing import Any
 
-from . import places, safety, settings
+from . import endings, places, safety, settings
 
 torch: Any = None
 
@@ -64,12 +63,12 @@ class DryRun:
             trained=loops.trained,
             validated=loops.validated,
             saved=loops.saved,
-            facts=loops.facts,
+            facts={**loops.facts, "data_made_up": self.tape.data_made_up},
             convolutions=self.device.convolutions,
             refused=self.guard.refused,
             allocator=os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
             benchmark=bool(torch.backends.cudnn.benchmark),
-            sources=_own_modules(),
+            sources={**self.guard.configurations, **_own_modules()},
             versions=_versions(),
             seconds=time.process_time(),
             **self.tape.report(),
@@ -85,9 +84,7 @@ class DryRun:
 
     def failed(self, kind: Any, error: Any, trace: Any) -> None:
         """An error that the program did not catch."""
-        words = f"{kind.__name__}: {error}".splitlines()[0] if str(error) else kind.__name__
-        if issubclass(kind, EOFError) and _asks_for_input(trace):
-            words = "the program asks for input, and a dry run has none"
+        words = endings.words(error, trace, self.guard.wanted)
         self.report("failed", words, places.of_error(trace))
         sys.__excepthook__(kind, error, trace)
         self._leave(1)
@@ -104,14 +101,6 @@ class DryRun:
     def ended(self) -> None:
         if self.channel.owned:
             self.report("ended", "the program ended")
-
-
-def _asks_for_input(trace: Any) -> bool:
-    """Whether the innermost line reads from standard input."""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
-    return "input(" in line or "stdin" in line or not line
 
 
 def _own_modules() -> dict[str, str]:

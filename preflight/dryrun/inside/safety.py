@@ -7,14 +7,20 @@ in C does by itself. The report says which of the two it was.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from typing import Any
+
+from . import places
 
 _WRITES = {"os.remove", "os.rename", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "shutil.rmtree",
            "shutil.move", "os.chown", "os.mkdir", "os.utime", "os.mkfifo", "os.mknod"}  # fmt: skip
 _STARTS = {"subprocess.Popen": 0, "os.system": 0, "os.exec": 0, "os.posix_spawn": 0, "os.spawn": 1}
 """Events that start another program, and which of their arguments names it."""
+_SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".gin")
+_MOST = 1 << 20
+"""Bytes of a file of settings; larger ones hold data."""
 _FREE = ("/dev/null", "/dev/tty", "/dev/shm/", "/proc/self/", "/proc/thread-self/")
 
 
@@ -30,6 +36,10 @@ class Guard:
         self._scratch = os.path.realpath(scratch)
         self._isolated, self._programs = isolated, frozenset(programs)
         self.refused: list[str] = []
+        self.wanted = ""
+        """The last address that the program asked for."""
+        self.configurations: dict[str, str] = {}
+        """Files of settings that the program read, with a hash of what they held."""
 
     def _refuse(self, what: str, error: type[OSError] = PermissionError, number: int = 13) -> None:
         if what not in self.refused and len(self.refused) < 50:
@@ -41,17 +51,37 @@ class Guard:
             name = _name_of(args[_STARTS[event]])
             if name not in self._programs:
                 self._refuse(f"starting the program {name}", FileNotFoundError, 2)
+        elif event == "urllib.Request" or (event == "socket.getaddrinfo" and str(args[0]) not in self.wanted):
+            self.wanted = str(args[0])
         elif event == "socket.connect" and not _local(args[1]):
             self._refuse(f"connecting to {args[1]!r}", ConnectionRefusedError, 111)
-        elif self._isolated:
+        elif event == "open" and isinstance(args[0], str) and args[0].endswith(_SETTINGS) and not _writes(args):
+            self._note(args[0])
+        if self._isolated or event in _STARTS:
             return
-        elif event == "open" and isinstance(args[0], (str, bytes)) and _writes(args):
+        if event == "open" and isinstance(args[0], (str, bytes)) and _writes(args):
             if not self._inside(args[0]):
                 self._refuse(f"writing {os.fsdecode(args[0])}")
         elif event in _WRITES:
             for one in args[:2] if event in ("os.rename", "os.link", "shutil.move") else args[:1]:
                 if isinstance(one, (str, bytes)) and not self._inside(one):
                     self._refuse(f"{event} of {os.fsdecode(one)}")
+
+    def _note(self, path: str) -> None:
+        """A file of settings of the program's own, as it was when it was first opened."""
+        full = os.path.abspath(path)
+        if full in self.configurations or len(self.configurations) >= 200 or not places.is_users(full):
+            return
+        self.configurations[full] = ""
+        try:
+            with open(full, "rb") as file:
+                data = file.read(_MOST + 1)
+        except OSError:
+            data = b""
+        if not data or len(data) > _MOST or self._inside(full):
+            del self.configurations[full]
+        else:
+            self.configurations[full] = hashlib.sha256(data).hexdigest()
 
     def _inside(self, path: str | bytes) -> bool:
         name = os.path.abspath(os.fsdecode(path))

@@ -7,15 +7,18 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.modules.module import _IncompatibleKeys
 from torch.utils._pytree import tree_map_only
 
 from .device import Device
 from .loops import Loops
 from .patches import wrap
+from .stand_ins import weights
 from .tape import Tape
 
 MARK = b"saved in a dry run of preflight: "
 _LENGTH = 64
+_LOADED = _IncompatibleKeys([], [])
 
 
 class Checkpoints:
@@ -48,15 +51,26 @@ class Checkpoints:
         return copy
 
     def load(self, real: Any, file: Any, map_location: Any = None, **kwargs: Any) -> Any:
-        start = _start(file)
+        try:
+            start = _start(file)
+        except FileNotFoundError:
+            missing = weights.checkpoint(file, self._tape)
+            if missing is None:
+                raise
+            return missing
         if not start.startswith(MARK):
             return real(file, map_location, **kwargs)
         kept = self._saved[int(start[len(MARK) :])]
         return tree_map_only(FakeTensor, lambda t: _placed(t, map_location), kept)
 
     def state_loaded(self, real: Any, module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-        """An empty state stands for weights that were not downloaded."""
-        return real(module, state, *args, **kwargs) if state else None
+        """A state whose weights are not there, whole or in part."""
+        state = weights.filled(module, state)
+        return real(module, state, *args, **kwargs) if state is not None else _LOADED
+
+    def progress_loaded(self, real: Any, one: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+        """The same of an optimizer or a scaler: it begins anew."""
+        return None if isinstance(state, weights.Unread) else real(one, state, *args, **kwargs)
 
 
 def _start(file: Any) -> bytes:
@@ -87,3 +101,5 @@ def install(tape: Tape, device: Device, loops: Loops) -> None:
     wrap(torch, "save", checkpoints.save)
     wrap(torch, "load", checkpoints.load)
     wrap(torch.nn.Module, "load_state_dict", checkpoints.state_loaded)
+    for one in (torch.optim.Optimizer, torch.amp.GradScaler):
+        wrap(one, "load_state_dict", checkpoints.progress_loaded)

@@ -39,6 +39,8 @@ class Settings:
     """preflight's catalogue of models."""
     batches: list[int] = field(default_factory=list)
     """[the batch size of loaders, the one in its place]; empty: the program's own."""
+    lengths: list[int] = field(default_factory=list)
+    """The same of the length of sequences."""
 
 
 def read(path: str) -> Settings:

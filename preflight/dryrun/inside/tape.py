@@ -32,6 +32,8 @@ class Tape:
         self.live = self.peak = 0
         self.alive: dict[int, tuple[Any, int]] = {}
         """Storages that are there: their number of birth, by address."""
+        self._emptied: dict[int, tuple[Any, str]] = {}
+        """Storages that were made empty, and what they were."""
         self.kinds: dict[int, str] = {}
         """What a storage is (weights, gradients, optimizer, workspace), by its birth."""
         self.shapes: dict[int, str] = {}
@@ -40,6 +42,8 @@ class Tape:
         """(what was assumed, the Job field that it decides or "")."""
         self.marks: list[tuple[int, str]] = []
         """Moments of the run: (number of events before it, its name)."""
+        self.data_made_up = False
+        """Whether a stand-in gave the program its data."""
         self.modules: list[Any] = []
         self.names: dict[int, str] = {}
         self.optimizing = self.saving = 0
@@ -97,23 +101,42 @@ class Tape:
     def birth(self, tensor: Any, kind: str = "") -> None:
         """A tensor of the device: its storage is born, unless it is known."""
         storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key in self.alive or not self.recording:
+        if storage._cdata in self.alive or storage._cdata in self._emptied or not self.recording:
             return
         if tensor.device.index:
             self.assume("tensors on other GPUs than the first are not counted")
             return
+        number, size = self._born(storage, kind), storage.nbytes()
+        if size >= LARGE and tensor.numel() * tensor.element_size() == size:
+            self.shapes[number] = " x ".join(map(str, (*tensor.shape, tensor.element_size())))
+
+    def _born(self, storage: Any, kind: str) -> int:
         with self._lock:
-            size, number = storage.nbytes(), len(self.sizes)
+            size, number, key = storage.nbytes(), len(self.sizes), storage._cdata
             self.alive[key] = (weakref.ref(storage, self._end_of(key, number, size)), number)
             self.sizes.append(size)
             self.at.append(self.place())
             if kind:
                 self.kinds[number] = kind
-            if size >= LARGE and tensor.numel() * tensor.element_size() == size:
-                self.shapes[number] = " x ".join(map(str, (*tensor.shape, tensor.element_size())))
             self.live += size
             self.peak = max(self.peak, self.live)
+            return number
+
+    def resized(self, storage: Any) -> None:
+        """A storage that is there was given another size, as sharded models do with their weights: an end and a birth.
+        One without bytes waits for its next."""
+        key = storage._cdata
+        known = self.alive.get(key)
+        if not self.recording or (known is None and key not in self._emptied):
+            return
+        kind = self._emptied.pop(key, (None, ""))[1]
+        if known is not None:
+            kind = self.kinds.get(known[1], "")
+            self._end_of(key, known[1], self.sizes[known[1]])(None)
+        if storage.nbytes():
+            self._born(storage, kind)
+        else:
+            self._emptied[key] = (weakref.ref(storage, lambda _: self._emptied.pop(key, None)), kind)
 
     def _end_of(self, key: int, number: int, size: int) -> Callable[[Any], None]:
         def died(_: Any) -> None:
@@ -131,7 +154,8 @@ class Tape:
         return None if known is None else known[1]
 
     def kind(self, tensor: Any, kind: str) -> None:
-        """Say what a tensor's storage is."""
+        """Say what a tensor's storage is. A sharded one is a tensor around that of this rank."""
+        tensor = getattr(tensor, "_local_tensor", tensor)
         if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
             number = self.number(tensor)
             if number is not None:
@@ -146,12 +170,12 @@ class Tape:
         self.__init__()  # type: ignore[misc]
 
     def report(self) -> dict[str, Any]:
-        """The tape as plain data."""
+        """The tape as plain data. A signal may have come between an event and its place."""
         return {
-            "sizes": self.sizes,
+            "sizes": self.sizes[: len(self.at)],
             "at": self.at,
             "places": self.places,
-            "kinds": {str(number): kind for number, kind in self.kinds.items()},
+            "kinds": {str(number): kind for number, kind in self.kinds.items() if number < len(self.at)},
             "shapes": {str(number): shape for number, shape in self.shapes.items()},
             "assumptions": self.assumptions,
             "marks": self.marks,

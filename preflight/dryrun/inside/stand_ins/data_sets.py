@@ -1,8 +1,9 @@
-"""Text data sets and metrics of the hub that cannot be had: made up, with long texts."""
+"""Text data sets and metrics of the hub that cannot be had: made up, with long texts and every column asked for."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from ..patches import wrap
@@ -11,6 +12,7 @@ from ..tape import Tape
 ROWS = 512
 WORDS = 600
 """Words of a made-up text: longer than most programs cut them, so that a stated length decides."""
+MOST_COLUMNS = 24
 _FILES = ("csv", "json", "text", "parquet", "arrow", "imagefolder", "audiofolder", "pandas")
 _COLUMNS = {
     "mrpc": ("sentence1", "sentence2"), "mnli": ("premise", "hypothesis"), "sst2": ("sentence",), "cola": ("sentence",),
@@ -18,12 +20,20 @@ _COLUMNS = {
     "stsb": ("sentence1", "sentence2"), "wnli": ("sentence1", "sentence2"),
 }  # fmt: skip
 """The columns of the tasks of GLUE (datasets card "nyu-mll/glue")."""
+_TEXT = " ".join(["word"] * WORDS)
+_CHATS = {
+    "messages": [{"role": "user", "content": _TEXT}, {"role": "assistant", "content": _TEXT}],
+    "conversations": [{"from": "human", "value": _TEXT}, {"from": "gpt", "value": _TEXT}],
+}
+"""Columns that hold a talk, by the names that trl and axolotl read."""
+_NUMBERS = re.compile(r"(^|_)(labels?|idx|id|ids|index|target|score|rating|stars|class)(_|$)")
 
 
 def text(module: Any, tape: Tape) -> None:
     """`datasets.load_dataset`: files of the user's are read, data sets of the hub are made up."""
     if not hasattr(module, "load_dataset"):
         return  # a module of the user's by this name
+    made = _MadeUp(module, tape)
 
     def load(real: Any, path: Any, name: Any = None, *args: Any, split: Any = None, **kwargs: Any) -> Any:
         try:
@@ -31,24 +41,106 @@ def text(module: Any, tape: Tape) -> None:
         except Exception:
             if os.path.exists(str(path)) or path in _FILES:
                 raise
+        tape.data_made_up = True
         tape.assume(
             f"the data set {path}{f' {name}' if name else ''} is made up: {WORDS} words a text", "train.seq_len"
         )
-        one = _made(module, str(name))
+        one = made.data_set(str(name))
         if split is None:
             return module.DatasetDict(dict.fromkeys(("train", "validation", "test"), one))
         return [one for _ in split] if isinstance(split, (list, tuple)) else one
 
     wrap(module, "load_dataset", load)
+    made.install()
 
 
-def _made(datasets: Any, name: str) -> Any:
-    words = " ".join(["word"] * WORDS)
-    columns: dict[str, Any] = {key: [words] * ROWS for key in _COLUMNS.get(name, ("text",))}
-    features = {key: datasets.Value("string") for key in columns}
-    columns.update(label=[0, 1] * (ROWS // 2), idx=list(range(ROWS)))
-    features.update(label=datasets.ClassLabel(names=["no", "yes"]), idx=datasets.Value("int32"))
-    return datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+class _Row(dict):  # type: ignore[type-arg]
+    """A row of a made-up data set: it has every column that is asked for."""
+
+    def __missing__(self, name: str) -> Any:
+        return _value(name, 0)
+
+
+class _MadeUp:
+    """Data sets that are made up. A column that the program asks for is there: which ones the true data set has is not
+    known, and the program's own code says what it needs."""
+
+    def __init__(self, module: Any, tape: Tape) -> None:
+        self._module, self._tape = module, tape
+
+    def data_set(self, name: str) -> Any:
+        values = {key: [_TEXT] * ROWS for key in _COLUMNS.get(name, ("text",))}
+        features = {key: self._module.Value("string") for key in values}
+        columns: dict[str, Any] = {**values, "label": [0, 1] * (ROWS // 2), "idx": list(range(ROWS))}
+        features.update(label=self._module.ClassLabel(names=["no", "yes"]), idx=self._module.Value("int32"))
+        return _marked(self._module.Dataset.from_dict(columns, features=self._module.Features(features)))
+
+    def install(self) -> None:
+        """Put the columns on demand into `datasets.Dataset`."""
+        cls = self._module.Dataset
+
+        def mapped(real: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+            kwargs["num_proc"] = None  # other processes would not know of the faked device
+            if not _is_made(data) or kwargs.get("features") is not None:  # `filter` states the columns of its `map`
+                return real(data, *args, **kwargs)
+            while True:
+                try:
+                    return _marked(real(data, *args, **kwargs))
+                except KeyError as error:
+                    data = self._with(data, error)
+
+        def taken(real: Any, data: Any, key: Any) -> Any:
+            if not _is_made(data):
+                return real(data, key)
+            if isinstance(key, str) and key not in data.column_names:
+                return [_value(key, number) for number in range(len(data))]
+            found = real(data, key)
+            return _Row(found) if type(found) is dict and isinstance(key, int) else found
+
+        def rows(real: Any, data: Any, *numbers: Any) -> Any:
+            for row in real(data, *numbers):
+                yield _Row(row) if _is_made(data) and type(row) is dict else row
+
+        def several(real: Any, data: Any, numbers: Any) -> Any:
+            return list(rows(real, data, numbers))
+
+        for name in ("map", "filter"):
+            wrap(cls, name, mapped)
+        wrap(cls, "__getitem__", taken)
+        wrap(cls, "__iter__", rows)
+        wrap(cls, "__getitems__", several)
+        for name in ("select", "shuffle", "remove_columns", "rename_column", "with_format", "cast_column",
+                     "select_columns", "add_column", "sort", "skip", "take", "rename_columns"):  # fmt: skip
+            wrap(cls, name, _kept)
+
+    def _with(self, data: Any, error: KeyError) -> Any:
+        """The data set with the column that was not there; else the error."""
+        name = error.args[0] if error.args else None
+        if not isinstance(name, str) or name in data.column_names or len(data.column_names) >= MOST_COLUMNS:
+            raise error
+        return data.add_column(name, [_value(name, number) for number in range(len(data))])
+
+
+def _kept(real: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+    """What is made of a made-up data set is made up."""
+    found = real(data, *args, **kwargs)
+    return _marked(found) if _is_made(data) else found
+
+
+def _value(name: str, number: int) -> Any:
+    """A value of a column: what its name suggests."""
+    if name in _CHATS:
+        return _CHATS[name]
+    return number % 2 if _NUMBERS.search(name.lower()) else _TEXT
+
+
+def _marked(data: Any) -> Any:
+    data._dry_made_up = True
+    return data
+
+
+def _is_made(data: Any) -> bool:
+    return bool(getattr(data, "_dry_made_up", False))
 
 
 class _Metric:

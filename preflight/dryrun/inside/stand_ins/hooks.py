@@ -5,34 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..distributed import refuse_sharding
+from ..distributed import refuse_sharding, shapes_alone
 from ..loops import Loops
 from ..patches import Anything
 from ..settings import Settings
 from ..tape import Tape
-from . import data_sets, hub_models, trainers, vision
+from . import data_sets, downloads, folders, hub_models, quantised, trainers, vision, weights
 
 
 def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], None]) -> dict[str, Callable[[Any], None]]:
     """The hooks by the name of the module that each is for."""
-    models = hub_models.HubModels(settings.models, tape, refuse)
+    layers = quantised.Layers(tape)
+    models = hub_models.HubModels(settings.models, tape, refuse, layers.quantise)
     known = hub_models.Tokenizers(models, tape)
+    network, missing = downloads.Downloads(tape), folders.Folders(tape)
 
     def sharding(module: Any) -> None:
         refuse_sharding(module, refuse)
 
     return {
-        "torch.hub": lambda module: hub_models.no_downloads(module, tape),
+        "os": missing.system,
+        "builtins": network.files,
+        "io": network.files,
+        "glob": missing.glob,
+        "pathlib": missing.paths,
+        "PIL.Image": missing.pictures,
+        "cv2": missing.opencv,
+        "timm.data.readers.reader_factory": missing.timm,
+        "tiktoken": lambda module: downloads.encodings(module, tape),
+        "urllib.request": network.urllib,
+        "requests.sessions": network.requests,
+        "fsspec.implementations.http": network.fsspec,
+        "numpy": network.numpy,
+        "torch.hub": lambda module: weights.hub(module, tape),
+        "timm.models._builder": lambda module: weights.timm(module, tape),
+        "timm.models.helpers": lambda module: weights.timm(module, tape),
         "torch.utils.tensorboard.writer": lambda module: setattr(module, "SummaryWriter", Anything),
         "torch.utils.tensorboard": lambda module: setattr(module, "SummaryWriter", Anything),
-        "torch.distributed.fsdp": sharding,
-        "torch.distributed.fsdp.fully_sharded_data_parallel": sharding,
-        "torch.distributed.fsdp._fully_shard": sharding,
-        "torch.distributed._composable.fsdp": sharding,
+        "torch.distributed.tensor._sharding_prop": lambda module: shapes_alone(module, tape),
         "deepspeed": sharding,
         "torch.distributed.tensor.parallel": sharding,
         "torch.distributed.tensor.parallel.api": sharding,
-        "bitsandbytes": lambda module: hub_models.no_quantised_layers(module, refuse),
+        "bitsandbytes": layers.bitsandbytes,
         "transformers.configuration_utils": models.configurations,
         "transformers.modeling_utils": models.models,
         "transformers.tokenization_utils_base": lambda module: known.install(module.PreTrainedTokenizerBase),
@@ -45,5 +59,8 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "torchvision.datasets.folder": lambda module: vision.folder(module, tape),
         "lightning.pytorch.trainer.trainer": lambda module: trainers.lightning(module, settings),
         "pytorch_lightning.trainer.trainer": lambda module: trainers.lightning(module, settings),
-        "safetensors.torch": lambda module: setattr(module, "save_file", lambda *_, **__: loops.note_saved()),
+        "lightning.pytorch.strategies.launchers.subprocess_script": lambda module: trainers.one_rank(module, tape),
+        "lightning.fabric.strategies.launchers.subprocess_script": lambda module: trainers.one_rank(module, tape),
+        "pytorch_lightning.strategies.launchers.subprocess_script": lambda module: trainers.one_rank(module, tape),
+        "safetensors.torch": lambda module: weights.safetensors(module, tape, loops.note_saved),
     }

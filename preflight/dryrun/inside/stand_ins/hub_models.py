@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..patches import replace, wrap
+from ..patches import replace
 from ..tape import Tape
 
 _HUB_OPTIONS = ("cache_dir", "force_download", "proxies", "token", "local_files_only", "revision", "trust_remote_code",
@@ -16,6 +16,8 @@ _HUB_OPTIONS = ("cache_dir", "force_download", "proxies", "token", "local_files_
                 "use_auth_token", "adapter_kwargs")  # fmt: skip
 """Arguments of `from_pretrained` that are no settings of a configuration (transformers, configuration_utils.py)."""
 
+_DTYPE = {False: "torch_dtype", True: "dtype"}
+"""The name of the argument for the dtype: new since transformers 4.56, where the constructors refuse the other."""
 FEWEST = 100
 """Without files, some tokenizers are made empty, with their special tokens alone."""
 _SPECIAL = ("<unk>", "<pad>", "<s>", "</s>", "<cls>", "<sep>", "<mask>")
@@ -25,8 +27,10 @@ _TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} </s> {%
 class HubModels:
     """What is known of models without asking the hub."""
 
-    def __init__(self, catalogue: Mapping[str, Any], tape: Tape, refuse: Callable[[str], None]) -> None:
-        self._catalogue, self._tape, self._refuse = catalogue, tape, refuse
+    def __init__(
+        self, catalogue: Mapping[str, Any], tape: Tape, refuse: Callable[[str], None], quantise: Callable[..., Any]
+    ) -> None:
+        self._catalogue, self._tape, self._refuse, self._quantise = catalogue, tape, refuse, quantise
 
     def configuration(self, name: str) -> dict[str, Any] | None:
         """The configuration that the catalogue has for a name; None if it has none."""
@@ -69,23 +73,37 @@ class HubModels:
         config = config if config is not None else AutoConfig.from_pretrained(name)
         if isinstance(config, (str, os.PathLike)):
             config = AutoConfig.from_pretrained(config)
-        if quantization_config is not None or load_in_4bit or load_in_8bit or hasattr(config, "quantization_config"):
-            self._refuse(f"the weights of {name} are quantised, which a dry run does not follow")
+        stated = quantization_config or getattr(config, "quantization_config", None)
+        asked = _asked(stated, load_in_4bit, load_in_8bit)
+        if stated is not None and not (asked("load_in_4bit") or asked("load_in_8bit")):
+            self._refuse(f"the weights of {name} are quantised in a way that a dry run does not follow")
         for key, value in kwargs.items():
             if hasattr(config, key):
                 setattr(config, key, value)
-        stated = dtype or torch_dtype
-        dtype = _dtype(stated, config)
+        dtype = _dtype(dtype or torch_dtype, config)
         if dtype is None:
             dtype = torch.float32
             self._tape.assume(f"the dtype of the saved weights of {name} is not known: {dtype}", "train.weights_dtype")
         more = {"attn_implementation": attn_implementation} if attn_implementation else {}
-        model = cls._from_config(config, dtype=dtype, **more).eval()
+        model = cls._from_config(config, **{_DTYPE[_release() >= (4, 56)]: dtype}, **more).eval()
         self._tape.assume(f"the weights of {name} were not loaded: {cls.__name__} of its configuration, {dtype}")
-        if device_map is not None and str(device_map) != "cpu":
+        if asked("load_in_4bit") or asked("load_in_8bit"):
+            model = self._quantise(model, asked)
+        elif device_map is not None and str(device_map) != "cpu":
             model = model.to("cuda")
         nothing: dict[str, Any] = {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []}
         return (model, nothing) if output_loading_info else model
+
+
+def _asked(stated: Any, in_4bit: bool, in_8bit: bool) -> Callable[[str], Any]:
+    """The options of a BitsAndBytesConfig, or of its older spelling."""
+    older: dict[str, Any] = {"load_in_4bit": in_4bit, "load_in_8bit": in_8bit}
+
+    def asked(name: str) -> Any:
+        found = stated.get(name) if isinstance(stated, dict) else getattr(stated, name, None)
+        return found if found is not None else older.get(name)
+
+    return asked
 
 
 def _dtype(stated: Any, config: Any) -> Any:
@@ -99,9 +117,14 @@ def _dtype(stated: Any, config: Any) -> Any:
 
 def _loads_as_saved() -> bool:
     """transformers 5 loads weights in the dtype in which they were saved, earlier ones in fp32."""
+    return _release() >= (5,)
+
+
+def _release() -> tuple[int, ...]:
+    """The first two numbers of transformers' release."""
     import transformers
 
-    return int(transformers.__version__.split(".")[0]) >= 5
+    return tuple(int(part) for part in transformers.__version__.split(".")[:2])
 
 
 def _heads() -> dict[str, str]:
@@ -109,34 +132,6 @@ def _heads() -> dict[str, str]:
     from transformers.models.auto import modeling_auto as auto
 
     return {**auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, **auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
-
-
-def no_downloads(module: Any, tape: Tape) -> None:
-    """torch.hub: an empty state in place of one that would be downloaded."""
-
-    def nothing(url: str, *_: Any, **__: Any) -> dict[str, Any]:
-        tape.assume(f"weights were not downloaded: {url}")
-        return {}
-
-    replace(module, "load_state_dict_from_url", nothing)
-
-
-def no_quantised_layers(module: Any, refuse: Callable[[str], None]) -> None:
-    """bitsandbytes: its layers and optimizers run kernels of its own, which have no shapes here."""
-
-    def used(_: Any, *__: Any, **___: Any) -> None:
-        refuse("the program uses bitsandbytes, whose kernels a dry run does not follow")
-
-    for home, names in ((getattr(module, "nn", None), ("Linear4bit", "Linear8bitLt")), (module, ("optim",))):
-        for name in names if home is not None else ():
-            one = getattr(home, name, None)
-            if isinstance(one, type):
-                wrap(one, "__init__", used)
-    optim = getattr(module, "optim", None)
-    for name in dir(optim) if optim is not None else ():
-        one = getattr(optim, name)
-        if isinstance(one, type) and issubclass(one, torch.optim.Optimizer):
-            wrap(one, "__init__", used)
 
 
 class Tokenizers:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..patches import wrap
+from ..patches import replace, wrap
 from ..settings import Settings
+from ..tape import Tape
 
 VALIDATED = 2
 """Batches of a validation."""
@@ -42,3 +43,12 @@ def lightning(module: Any, settings: Settings) -> None:
         real(self, *args, **kwargs)
 
     wrap(module.Trainer, "__init__", made)
+
+
+def one_rank(module: Any, tape: Tape) -> None:
+    """Lightning starts the program again for every other rank: the first alone is run."""
+
+    def started(*_: Any, **__: Any) -> None:
+        tape.assume("Lightning's other ranks were not started: the first alone was run")
+
+    replace(module._SubprocessScriptLauncher, "_call_children_scripts", started)

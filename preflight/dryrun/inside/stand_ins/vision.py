@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import os
 from typing import Any
 
@@ -15,6 +17,20 @@ PICTURE = (500, 400)
 CLASSES, PICTURES = 1000, 4096
 
 
+def encoded() -> io.BytesIO:
+    """A made-up picture as a file."""
+    return io.BytesIO(_jpeg())
+
+
+@functools.cache
+def _jpeg() -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", PICTURE).save(file, "JPEG")
+    return file.getvalue()
+
+
 def mnist(module: Any, tape: Tape) -> None:
     """torchvision.datasets.MNIST and its kin."""
     cls = module.MNIST
@@ -23,6 +39,7 @@ def mnist(module: Any, tape: Tape) -> None:
     def load(self: Any) -> Any:
         if exists(self):
             return real(self)
+        tape.data_made_up = True
         tape.assume(f"{type(self).__name__} is made up, with as many pictures as MNIST has")
         count = 60000 if self.train else 10000
         return torch.randint(0, 255, (count, 28, 28), dtype=torch.uint8), torch.arange(count) % 10
@@ -39,6 +56,7 @@ def cifar(module: Any, tape: Tape) -> None:
         try:
             return real(self, root, train, transform, target_transform, False)
         except Exception:
+            tape.data_made_up = True
             tape.assume(f"{type(self).__name__} is made up, with as many pictures as CIFAR has")
         import numpy
 
@@ -63,6 +81,7 @@ def folder(module: Any, tape: Tape) -> None:
         from PIL import Image
 
         width, height = PICTURE
+        tape.data_made_up = True
         tape.assume(f"the pictures of {root} are made up: {width} x {height}, {CLASSES} classes")
         module.VisionDataset.__init__(self, root, transform=transform, target_transform=target_transform)
         self.loader = lambda _: Image.new("RGB", PICTURE)

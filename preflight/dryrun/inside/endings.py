@@ -1,0 +1,66 @@
+"""One line for an error that ended a program: what is missing, and what to do."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import socket
+import urllib.error
+from collections.abc import Iterator
+from typing import Any
+
+_OFFLINE = ("LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectTimeout", "MaxRetryError", "ConnectError",
+            "ClientConnectorError", "ClientConnectorDNSError")  # fmt: skip
+"""Errors of huggingface_hub, requests, httpx and aiohttp without a network."""
+
+
+class NotThere(AttributeError):
+    """The program takes from a missing file what cannot be made up. Its words are the whole message."""
+
+
+def words(error: Any, trace: Any, wanted: str) -> str:
+    """The message of an error. `wanted`: the last address that the program asked for."""
+    if isinstance(error, EOFError) and _asks_for_input(trace):
+        return "the program asks for input, and a dry run has none"
+    if isinstance(error, NotThere):
+        return str(error)
+    if any(_offline(one) for one in _chain(error)):
+        what = wanted or "a file of the hub"
+        return (
+            f"the program downloads {what}, and a dry run downloads nothing: download it once without preflight, "
+            "and keep it where the program looks for it"
+        )
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, (str, bytes)):
+        name = error.filename if isinstance(error.filename, str) else error.filename.decode(errors="replace")
+        folder = os.path.dirname(name)
+        if folder and not os.path.isdir(folder):  # the names in it may have been made up
+            what = f"the folder {folder} is not there, and what the program reads of it ({os.path.basename(name)})"
+        else:
+            what = f"the file {name} is not there, and"
+        return f"{what} cannot be made up: put it there, or give the program another path"
+    kind = type(error).__name__
+    return f"{kind}: {error}".splitlines()[0] if str(error) else kind
+
+
+def _chain(error: Any) -> Iterator[Any]:
+    """The error, and those that it was raised from."""
+    seen: list[Any] = []
+    # A chain may lead back to where it began.
+    while error is not None and error not in seen:
+        seen.append(error)
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _offline(error: Any) -> bool:
+    """Whether an error is that of a name or an address that cannot be reached. The network of a dry run has none
+    but this computer, so nothing is told of a server: a program's own mirror or proxy looks the same."""
+    return isinstance(error, (socket.gaierror, urllib.error.URLError)) or type(error).__name__ in _OFFLINE
+
+
+def _asks_for_input(trace: Any) -> bool:
+    """Whether the innermost line reads from standard input."""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+    return "input(" in line or "stdin" in line or not line

@@ -1,0 +1,202 @@
+"""What a program downloads, and arrays of tokens on disk: made up where a name says what it holds.
+
+A plain text and files in the format of MNIST are made up. Archives, tables and pictures are not: nothing tells what the
+program finds in them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import io
+import os
+import re
+import string
+import struct
+import sys
+from typing import Any
+
+from ..patches import wrap
+from ..tape import Tape
+from .weights import asked_by_program, may_be_missing
+
+TEXT = 1 << 20
+"""Bytes of a made-up text: more than a window of any model, fewer than most corpora."""
+TOKENS = 1 << 22
+"""Elements of a made-up array of tokens without a stated shape."""
+_IDX = re.compile(r"(train|t10k)-(images|labels)[-.]idx([13])-ubyte(\.gz)?$")
+"""MNIST and what is packed as it (EMNIST, Fashion-MNIST, KMNIST)."""
+_IMAGES, _SIDE = {"train": 60000, "t10k": 10000}, 28
+
+
+class Downloads:
+    """What stands for the answers of servers, and for files of tokens."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def _data(self, url: Any) -> bytes | None:
+        """The bytes of a made-up download; None if nothing tells what it holds."""
+        url = str(getattr(url, "full_url", url))
+        path = url.partition("?")[0].partition("#")[0]
+        found = _IDX.search(path)
+        if not url.startswith(("http://", "https://", "ftp://")) or not (found or path.endswith(".txt")):
+            return None
+        self._tape.data_made_up = True
+        if found:
+            data = _idx(found[1], found[2])
+            self._tape.assume(f"{url} is made up, with as many pictures as MNIST has")
+            return gzip.compress(data, 1) if found[4] else data
+        words = f"the text {url} is made up: {TEXT} bytes of {len(_LETTERS)} different characters"
+        self._tape.assume(words, "model.config")
+        return _text()
+
+    def urllib(self, module: Any) -> None:
+        """urllib.request: `urlopen` and `urlretrieve`."""
+
+        def opened(real: Any, url: Any, *args: Any, **kwargs: Any) -> Any:
+            data = self._data(url)
+            if data is None:
+                return real(url, *args, **kwargs)
+            return module.addinfourl(io.BytesIO(data), {}, str(url), 200)
+
+        def retrieved(real: Any, url: Any, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
+            data = self._data(url)
+            if data is None or filename is None:
+                return real(url, filename, *args, **kwargs)
+            with open(filename, "wb") as file:
+                file.write(data)
+            return filename, {}
+
+        wrap(module, "urlopen", opened)
+        wrap(module, "urlretrieve", retrieved)
+
+    def requests(self, module: Any) -> None:
+        """requests.sessions: every method."""
+
+        def asked(real: Any, session: Any, method: str, url: Any, *args: Any, **kwargs: Any) -> Any:
+            data = self._data(url) if method.upper() == "GET" else None
+            if data is None:
+                sys.audit("urllib.Request", str(url), None, {}, method)  # the guard keeps the address that was wanted
+                return real(session, method, url, *args, **kwargs)
+            answer = importlib.import_module("requests").Response()
+            answer.status_code, answer.url, answer.raw, answer.encoding = 200, url, io.BytesIO(data), "utf-8"
+            answer.headers["Content-Length"] = str(len(data))
+            return answer
+
+        wrap(module.Session, "request", asked)
+
+    def fsspec(self, module: Any) -> None:
+        """fsspec.implementations.http."""
+
+        def opened(real: Any, system: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+            data = self._data(path)
+            return real(system, path, *args, **kwargs) if data is None else io.BytesIO(data)
+
+        wrap(module.HTTPFileSystem, "_open", opened)
+
+    def files(self, module: Any) -> None:
+        """`open` of a plain text that is not there, for reading as text."""
+
+        def opened(real: Any, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            try:
+                return real(file, mode, *args, **kwargs)
+            except FileNotFoundError:
+                name = str(file)
+                if not name.endswith(".txt") or mode not in ("r", "rt") or not asked_by_program() or may_be_missing():
+                    raise
+            self._tape.data_made_up = True
+            words = f"the text {name} is made up: {TEXT} bytes of {len(_LETTERS)} different characters"
+            self._tape.assume(words, "model.config")
+            return io.StringIO(_text().decode())
+
+        wrap(module, "open", opened)
+
+    def numpy(self, module: Any) -> None:
+        """Flat arrays of whole numbers: `numpy.memmap` and `numpy.fromfile`. Tokens are drawn from them by the lengths
+        that the program sets; an array with a shape of its own decides more."""
+        real = module.memmap
+
+        def flat(name: Any, dtype: Any, where: str) -> Any:
+            kind = module.dtype(dtype)
+            if not isinstance(name, (str, os.PathLike)) or kind.kind not in "iu" or kind.itemsize < 2:
+                return None
+            if os.path.exists(name) or may_be_missing():
+                return None
+            self._tape.data_made_up = True
+            self._tape.assume(f"{os.fspath(name)} is not there: {where} has {TOKENS} zeros instead", "train.seq_len")
+            return module.zeros(TOKENS, dtype)
+
+        class Memmap(real):  # type: ignore[misc, valid-type]
+            def __new__(cls, filename: Any, dtype: Any = module.uint8, mode: str = "r+", offset: int = 0,
+                        shape: Any = None, order: str = "C") -> Any:  # fmt: skip
+                made = flat(filename, dtype, "numpy.memmap") if shape is None and mode in ("r", "c", "r+") else None
+                return real.__new__(cls, filename, dtype, mode, offset, shape, order) if made is None else made
+
+        def fromfile(read: Any, file: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
+            made = flat(file, dtype, "numpy.fromfile") if not args and not kwargs else None
+            return read(file, dtype, *args, **kwargs) if made is None else made
+
+        Memmap.__name__ = Memmap.__qualname__ = "memmap"
+        Memmap.__module__ = "numpy"
+        module.memmap = Memmap
+        wrap(module, "fromfile", fromfile)
+
+
+_LETTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
+
+
+def _text() -> bytes:
+    lines = ["".join(_LETTERS[:-1])]
+    lines += [" ".join(_LETTERS[(i + j) % 52] * (1 + j % 7) for j in range(12)) for i in range(52)]
+    block = "\n".join(lines) + "\n"
+    return (block * (TEXT // len(block) + 1))[:TEXT].encode()
+
+
+def _idx(part: str, what: str) -> bytes:
+    """A file in the format of MNIST's (its header is four bytes, then the sizes)."""
+    count = _IMAGES[part]
+    if what == "labels":
+        return struct.pack(">HBBI", 0, 8, 1, count) + bytes(i % 10 for i in range(count))
+    return struct.pack(">HBBIII", 0, 8, 3, count, _SIDE, _SIDE) + bytes(count * _SIDE * _SIDE)
+
+
+def no_command(module: Any) -> None:
+    """`os.system` of a program that is not there: the shell's status, no error."""
+
+    def status(real: Any, command: Any) -> int:
+        try:
+            return int(real(command))
+        except FileNotFoundError:
+            return 127 << 8
+
+    wrap(module, "system", status)
+
+
+ENCODINGS = {
+    "gpt2": 50257, "r50k_base": 50257, "p50k_base": 50281, "p50k_edit": 50284, "cl100k_base": 100277,
+    "o200k_base": 200019, "o200k_harmony": 201088,
+}  # fmt: skip
+"""Tokens of each encoding (tiktoken_ext/openai_public.py)."""
+
+
+def encodings(module: Any, tape: Tape) -> None:
+    """`tiktoken.get_encoding`, and what takes an encoding by the name of a model: those that cannot be had are of the
+    right size, with a token for each byte."""
+
+    def named(real: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return real(name, *args, **kwargs)
+        except Exception:
+            if name not in ENCODINGS:
+                raise
+        tape.assume(f"tiktoken's {name} is made up, with a token for each byte", "train.seq_len")
+        ranks = {bytes([i]): i for i in range(256)}
+        specials = {"<|endoftext|>": ENCODINGS[name] - 1}
+        return module.core.Encoding(name, pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens=specials)
+
+    def of_model(real: Any, model: str) -> Any:
+        return module.get_encoding(module.model.encoding_name_for_model(model))
+
+    wrap(module, "get_encoding", named)
+    wrap(module, "encoding_for_model", of_model)

@@ -1,0 +1,89 @@
+"""`preflight dry-run STUDY`: the corners of a search space, or the launches of a script, each run dry."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from preflight.dryrun.answer import DryRunResult, dry_run
+from preflight.dryrun.keeping import keep, run_of
+from preflight.dryrun.process import Asked
+from preflight.dryrun.saved import hashes_of, with_largest_batch
+from preflight.dryrun.text import WARNING, document
+from preflight.engine.study_corners import corners_of
+from preflight.reports import estimate, streams
+from preflight.reports.streams import clean
+from preflight.reports.style import Look, table
+from preflight.vocabulary.errors import PreflightError, UsageError
+from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.study import Study
+from preflight.vocabulary.words import gib
+
+Row: TypeAlias = tuple[tuple[str, ...], DryRunResult | None, str]
+"""A run of a study: its words, its result, or why it has none."""
+MOST = 8
+"""Runs of one study: each takes as long as its imports, a minute or less."""
+
+
+def run_study(
+    path: Path, studies: Sequence[Study], root: Path, asked: Callable[[Sequence[str]], Asked], gpu: Gpu | None,
+    gpus: int | None, save: bool,
+) -> tuple[list[Row], str]:  # fmt: skip
+    """The runs of a study, and what was left out. Raises UsageError where none has an answer."""
+    corners = corners_of(studies, root, MOST)
+    if not corners.commands:
+        raise UsageError(f"{path}: {corners.note or 'no command of it is known'}")
+    rows: list[Row] = []
+    for words in corners.commands:
+        streams.complain(WARNING.format(command=shlex.join(words)))
+        rows.append(_run(words, asked, gpu, gpus, save))
+    if all(found is None for _, found, _ in rows):
+        raise UsageError(f"{path}: no run has an answer: {rows[0][2]}")
+    return rows, corners.note
+
+
+def _run(
+    words: tuple[str, ...], asked: Callable[[Sequence[str]], Asked], gpu: Gpu | None, gpus: int | None, save: bool
+) -> Row:
+    try:
+        request = asked(words)
+        hashes = hashes_of(request.program)
+        found = dry_run(words, request, gpu, gpus)
+    except PreflightError as error:
+        return words, None, str(error)
+    run = run_of(found, request, hashes, laws=save)
+    if save:
+        keep(run, found, hashes, "")
+    return words, with_largest_batch(found, run), ""
+
+
+def study_table(rows: Sequence[Row], note: str, look: Look) -> str:
+    """The runs of a study, one a line, the largest first."""
+    cells = []
+    for words, found, why in sorted(rows, key=lambda row: -_need(row[1])):
+        device = found.found.estimates.device if found is not None else None
+        if device is None:
+            cells.append(("", "", f"no answer: {clean(why)}", clean(shlex.join(words))))
+            continue
+        largest = f"{device.largest_batch_size:,}" if device.largest_batch_size else ""
+        cells.append((gib(device.process.expected), largest, device.verdict, clean(shlex.join(words))))
+    lines = table(cells, look, ("process", "largest batch", "", "command"), right=(0, 1))
+    notes = [f"note: {clean(note)}"] if note else []
+    assumed = dict.fromkeys(one for _, found, _ in rows if found is not None for one in found.found.stated)
+    return "\n".join([*lines, *notes, *(f"assumed: {clean(one)}" for one in assumed)]) + "\n"
+
+
+def study_document(rows: Sequence[Row], note: str) -> dict[str, object]:
+    """The same as JSON: the documents of the runs, as of one run each."""
+    runs = [
+        {"command": list(words), "estimate": None if found is None else document(found), "why": why or None}
+        for words, found, why in rows
+    ]
+    return {"version": estimate.VERSION, "note": note or None, "runs": runs}
+
+
+def _need(found: DryRunResult | None) -> int:
+    device = found.found.estimates.device if found is not None else None
+    return device.process.expected if device is not None else 0

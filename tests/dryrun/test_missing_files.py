@@ -1,0 +1,177 @@
+"""Programs whose weights, checkpoints and data are not there: what is made up, and that it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import STEP, Ran, dry_run
+
+pytest.importorskip("torch")
+
+CHECKPOINT = """\
+import torch
+kept = torch.load("nothing/best.pt", map_location="cpu")
+net.load_state_dict(kept["model"])
+optimizer.load_state_dict(kept["optimizer"])
+net.load_state_dict({name.replace("module.", ""): one for name, one in kept.get("ema").items()})
+state = net.state_dict()
+state["weight"] = kept["head"]
+assert "bias" not in kept
+net.load_state_dict(state)
+for _ in range(kept["epoch"] + 1, 3): step()
+"""
+EXPECTED = """\
+import numpy
+try:
+    torch.load("resume.pt")
+    raise SystemExit(5)
+except FileNotFoundError:
+    pass
+try:
+    numpy.memmap("train.bin", dtype=numpy.uint16, mode="r")
+    raise SystemExit(6)
+except FileNotFoundError:
+    pass
+step(); step()
+"""
+TOKENS = """\
+import numpy
+tokens = numpy.memmap("train.bin", dtype=numpy.uint16, mode="r")
+assert tokens.ndim == 1 and len(tokens) > 1 << 20 and tokens.dtype == numpy.uint16
+assert numpy.fromfile("train.bin", numpy.int32).ndim == 1
+kept = numpy.memmap("kept.bin", dtype=numpy.uint16, mode="w+", shape=(8,))
+assert isinstance(kept, numpy.memmap) and kept.shape == (8,)
+step(); step()
+"""
+DOWNLOADED = """\
+import gzip, os, urllib.request
+text = urllib.request.urlopen("https://example.org/input.txt").read().decode()
+assert len(set(text)) == 96 and len(text) == 1 << 20
+urllib.request.urlretrieve("https://example.org/train-labels-idx1-ubyte.gz", "labels.gz")
+assert len(gzip.open("labels.gz").read()) == 8 + 60000
+assert os.system("wget https://example.org/data.tar.gz") != 0
+step(); step()
+"""
+PICTURES = """\
+import glob, pathlib
+from PIL import Image
+assert len(glob.glob("data/train/*.png")) > 512 and len(list(pathlib.Path("data/test").glob("*"))) > 512
+assert glob.glob("out/*.pt") == [] and list(pathlib.Path("runs").glob("exp*")) == []
+first = glob.glob("data/train/*.png")[0]
+picture = Image.open(first)
+assert first.startswith("data/train/") and picture.mode == "RGB" and picture.size == (500, 400)
+assert Image.open("data/masks/000000.png").mode == "L"
+step(); step()
+"""
+LISTED = """\
+import numpy, os
+shards = sorted(name for name in os.listdir("shards") if "val" in name)
+assert len(numpy.memmap(os.path.join("shards", shards[0]), dtype=numpy.uint16, mode="r")) > 1 << 20
+try:
+    os.listdir("old")
+    raise SystemExit(7)
+except FileNotFoundError:
+    pass
+step(); step()
+"""
+TEXT = """\
+import pathlib
+with open("data/input.txt", encoding="utf-8") as file:
+    assert len(set(file.read())) == 96
+assert len(pathlib.Path("other.txt").read_text()) == 1 << 20
+step(); step()
+"""
+COLUMNS = """\
+from datasets import load_dataset
+data = load_dataset("nobody/pairs")["train"]
+pairs = data.filter(lambda one: one["score"] < 2).map(lambda one: {"text": one["chosen"] + one["rejected"]}, num_proc=4)
+assert {"score", "chosen", "rejected"} <= set(pairs.column_names)
+assert isinstance(data[0]["answer"], str) and data["label"][:2] == [0, 1] and len(data["question"]) == len(data)
+assert next(iter(data))["messages"][0]["role"] == "user"
+step(); step()
+"""
+ENCODING = """\
+import sys, types
+core = types.SimpleNamespace(Encoding=lambda name, **more: types.SimpleNamespace(name=name, **more))
+import tiktoken
+tiktoken.core = core
+found = tiktoken.get_encoding("gpt2")
+assert found.special_tokens["<|endoftext|>"] == 50256 and len(found.mergeable_ranks) == 256
+try:
+    tiktoken.get_encoding("nobody's")
+    raise SystemExit(8)
+except OSError:
+    pass
+step(); step()
+"""
+CASES = {
+    "pictures": (
+        PICTURES,
+        [
+            "the folder data/train is not there: 1024 made-up names",
+            "the folder data/test is not there",
+            "the pictures of data/train are made up: 500 x 400",
+            "the pictures of data/masks are made up",
+        ],
+    ),
+    "a listed folder": (LISTED, ["the folder shards is not there", "val_000000.jpg is not there: numpy.memmap has"]),
+    "a text": (TEXT, ["the text data/input.txt is made up: 1048576 bytes", "the text other.txt is made up"]),
+    "columns": (COLUMNS, ["the data set nobody/pairs is made up"]),
+    "an encoding": (ENCODING, ["tiktoken's gpt2 is made up"]),
+    "a checkpoint": (CHECKPOINT, ["the checkpoint nothing/best.pt is not there: the model keeps"]),
+    "files that may be missing": (EXPECTED, []),
+    "tokens": (TOKENS, ["train.bin is not there: numpy.memmap has", "train.bin is not there: numpy.fromfile has"]),
+    "downloads": (
+        DOWNLOADED,
+        ["the text https://example.org/input.txt is made up", "labels-idx1-ubyte.gz is made up, with as many"],
+    ),
+}
+QUICK = "a checkpoint"
+
+
+def ran(tmp_path: Path, program: str) -> Ran:
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "tiktoken.py").write_text("def get_encoding(name):\n    raise OSError(name)\n")
+    return dry_run(tmp_path, "--gpu", "RTX 4090", "--output-format", "json", "--", "python", "train.py")
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind == QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in CASES]
+)
+def test_what_is_made_up_is_said(tmp_path: Path, kind: str) -> None:
+    if kind == "columns":
+        pytest.importorskip("datasets")
+    program, said = CASES[kind]
+    found = ran(tmp_path, STEP + program)
+    assert found.status == 0, found.err
+    assert (found.data["dry_run"]["end"], found.data["dry_run"]["steps"]) == ("ended", [2])
+    words = ("not there", "made up")
+    stated = [one for one in found.data["dry_run"]["assumptions"] if any(word in one for word in words)]
+    assert len(stated) == len(said)
+    for one, words in zip(stated, said, strict=True):
+        assert words in one
+    decided = {one["field"] for one in found.data["assumptions"]}
+    lengths, configured = ("tokens", "a listed folder", "columns", "an encoding"), (
+        "downloads", "a text", "pictures", "a listed folder")  # fmt: skip
+    assert ("train.seq_len" in decided, "model.config" in decided) == (kind in lengths, kind in configured)
+    assert ("train.image_size" in decided) == (kind == "pictures")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["4.44.2", "4.56.0", "5.23.0"])
+def test_the_dtype_is_given_by_the_name_of_the_release(tmp_path: Path, release: str) -> None:
+    """A constructor of transformers before 4.56 takes `torch_dtype` out of its arguments, and refuses `dtype`."""
+    pytest.importorskip("transformers")
+    word = "torch_dtype" if release < "4.56" else "dtype"
+    program = (
+        "import sys\nfrom transformers import GPT2LMHeadModel\n"
+        f"sys.modules['transformers'].__version__ = {release!r}\n"
+        "make = GPT2LMHeadModel._from_config\n"
+        "def made(config, **more):\n"
+        f"    assert {word!r} in more\n    return make(config, dtype=more[{word!r}])\n"
+        "GPT2LMHeadModel._from_config = made\n"
+        "GPT2LMHeadModel.from_pretrained('gpt2', torch_dtype='float32')\nstep(); step()\n"
+    )
+    found = ran(tmp_path, STEP + program)
+    assert found.status == 0, found.err
