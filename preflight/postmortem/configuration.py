@@ -144,7 +144,7 @@ def _candidates(report: Report, asked: CheckSetup, causes: Sequence[Diagnosis]) 
     trial = next((cause.trial for cause in causes if cause.trial is not None), None)
     failed, worst = [], []
     for result in report.studies:
-        estimate, case = asked.estimators[result.gpu].full, result.space.worst
+        estimate, case = asked.estimator_of(result).full, result.space.worst
         shared = estimate, asked.tracing
         at = at_trial(result, trial) if trial is not None else None
         if at is not None:

@@ -80,6 +80,7 @@ def _kill(found: CollectedEvidence) -> KernelKill | None:
 
 def _kernel_title(kill: KernelKill) -> str:
     who = f"{kill.victim} (pid {kill.pid})" if kill.victim else f"process {kill.pid}"
+    who = kill.victim if kill.victim and kill.pid is None else who
     if kill.scope == "cgroup":
         room = f" of {gib(kill.limit)}" if kill.limit else ""
         return f"{owner(kill.cgroup)} reached its memory limit{room}: the kernel killed {who}"

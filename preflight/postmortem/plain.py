@@ -11,6 +11,7 @@ from preflight.postmortem.diagnosis import Diagnosis
 from preflight.postmortem.evidence import Evidence, LoggedProgress, LogPlace
 from preflight.postmortem.run import Postmortem
 from preflight.reports import plain
+from preflight.reports.contract import CheckJson
 
 VERSION = 1
 
@@ -22,7 +23,7 @@ def render(found: Postmortem) -> str:
 
 def document(found: Postmortem) -> plain.Plain:
     """The whole post-mortem as plain data."""
-    check: plain.Plain | None = None
+    check: CheckJson | None = None
     if found.outcome is not None:
         from preflight.reports.json_format import document as of_check
 

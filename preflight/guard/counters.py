@@ -1,0 +1,132 @@
+"""Counters of memory: of the CUDA allocator, of the card in small, or none.
+
+Peaks are kept per phase, so the allocator's counters are reset between phases. The program may read and reset the same
+counters: it gets the figures that it would have had. The peak before each of our resets is kept, and added to what
+the program reads until it resets them itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import small_card
+
+TIERS = ("requested", "allocated", "reserved")
+Peaks = dict[str, int]
+
+
+class NoCounters:
+    """A process without a GPU."""
+
+    device = "none"
+
+    def take(self) -> Peaks:
+        """The peaks since the last call."""
+        return {}
+
+    def now(self) -> Peaks:
+        return {}
+
+    def events(self) -> dict[str, int]:
+        """Counts: allocations that were tried again after the cache was emptied, and that failed."""
+        return {}
+
+
+class CardCounters(NoCounters):
+    """The card in small. It has no cache: reserved is what is allocated."""
+
+    device = "small card"
+
+    def __init__(self, card: Any) -> None:
+        self._card = card
+
+    def take(self) -> Peaks:
+        card = self._card
+        found = {"requested": card.requested_peak, "allocated": card.peak, "reserved": card.peak}
+        card.reset_peak()
+        return found
+
+    def now(self) -> Peaks:
+        return {"requested": self._card.requested, "allocated": self._card.live, "reserved": self._card.live}
+
+    def events(self) -> dict[str, int]:
+        return {"retries": 0, "ooms": self._card.ooms}
+
+
+class CudaCounters(NoCounters):
+    """The allocator's counters of the current device, read where all of torch reads them: torch._C."""
+
+    device = "cuda"
+    _KEYS = {"requested": "requested_bytes", "allocated": "allocated_bytes", "reserved": "reserved_bytes"}
+
+    def __init__(self, torch: Any) -> None:
+        self._torch, self._core = torch, torch._C
+        self._stats, self._reset = self._core._cuda_memoryStats, self._core._cuda_resetPeakMemoryStats
+        self._hidden: dict[int, dict[str, dict[str, int]]] = {}
+        """Device -> group -> pool -> the highest peak that a reset of ours took from the program's view."""
+        self._core._cuda_memoryStats = self._for_program
+        self._core._cuda_resetPeakMemoryStats = self._reset_by_program
+
+    def remove(self) -> None:
+        """Torch as it was."""
+        self._core._cuda_memoryStats, self._core._cuda_resetPeakMemoryStats = self._stats, self._reset
+
+    def _for_program(self, device: int) -> Any:
+        found = self._stats(device)
+        for group, pools in self._hidden.get(device, {}).items():
+            for pool, peak in pools.items():
+                figures = found[group][pool]
+                figures["peak"] = max(figures["peak"], peak)
+        return found
+
+    def _reset_by_program(self, device: int) -> Any:
+        self._hidden.pop(device, None)
+        return self._reset(device)
+
+    def _read(self) -> tuple[int, Any]:
+        device = self._torch.cuda.current_device()
+        return device, self._stats(device)
+
+    def take(self) -> Peaks:
+        if not self._torch.cuda.is_initialized():
+            return {}
+        device, found = self._read()
+        hidden = self._hidden.setdefault(device, {})
+        for group, pools in found.items():
+            if isinstance(pools, dict):
+                kept = hidden.setdefault(group, {})
+                for pool, figures in pools.items():
+                    if isinstance(figures, dict) and "peak" in figures:
+                        kept[pool] = max(kept.get(pool, 0), figures["peak"])
+        self._reset(device)
+        return self._of(found, "peak")
+
+    def now(self) -> Peaks:
+        return self._of(self._read()[1], "current") if self._torch.cuda.is_initialized() else {}
+
+    def _of(self, found: Any, which: str) -> Peaks:
+        return {tier: int(found[key]["all"][which]) for tier, key in self._KEYS.items() if key in found}
+
+    def events(self) -> dict[str, int]:
+        if not self._torch.cuda.is_initialized():
+            return {}
+        found = self._read()[1]
+        return {"retries": int(found.get("num_alloc_retries", 0)), "ooms": int(found.get("num_ooms", 0))}
+
+
+def counters(torch: Any) -> NoCounters:
+    """The counters of this process. A torch that keeps them elsewhere has none that can be read without harm.
+
+    Nothing here may start CUDA, or ask whether there is any: the program may still choose its devices, or fork.
+    """
+    card = small_card.current()
+    if card is not None:
+        return CardCounters(card)
+    core = torch._C
+    if (
+        hasattr(core, "_cuda_memoryStats")
+        and hasattr(core, "_cuda_resetPeakMemoryStats")
+        and torch.cuda.is_initialized()
+    ):
+        return CudaCounters(torch)
+    return NoCounters()

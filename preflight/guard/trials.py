@@ -1,0 +1,261 @@
+"""Trials of Optuna and functions of W&B agents: judged before anything is loaded, ended well where memory runs out.
+
+Optuna's samplers learn from pruned trials and from constraints, and nothing from failed ones. A traceback that somebody
+keeps holds the tensors of the failed trial; its frames are cleared.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from .laws import Need, need_of
+from .memory_errors import OutOfMemory, classify, gib, words
+from .release import free
+
+JobOf = Callable[[Any], Mapping[str, Any]]
+CONSTRAINT = "gpu"
+ACCUMULATION = "accumulation"
+
+
+def optuna(
+    objective: Callable[..., Any],
+    *,
+    job: JobOf | None = None,
+    gpu: str | None = None,
+    headroom: bool = False,
+    halve: str | None = None,
+    batch: int | None = None,
+    floor: int = 1,
+) -> Callable[..., Any]:
+    """An objective that prunes what does not fit, and what ran out of memory.
+
+    `headroom`: judge by the high end of the need, not by its middle. `halve`: the name of the objective's parameter for
+    the batch; the trial is tried again with half of it, and with twice the `accumulation`, if it has that parameter.
+    `batch`: where to begin; else the parameter's default.
+    """
+    sizes = _sizes(objective, halve, batch, floor)
+
+    @functools.wraps(objective)
+    def guarded(trial: Any, *args: Any, **kwargs: Any) -> Any:
+        _judge(trial, job, gpu, headroom)
+        told = ""
+        for size, accumulation in sizes:
+            given = {**kwargs, **_given(objective, halve, size, accumulation)}
+            error: BaseException | None = None
+            with _services() as services:
+                try:
+                    value = objective(trial, *args, **given)
+                except Exception as raised:
+                    error = raised
+                    if classify(raised) is None:
+                        raise
+                else:
+                    _note_peaks(trial)
+                    return value
+                services.ended()
+            found = classify(error)
+            assert found is not None
+            free(error)
+            del error
+            _note(trial, found, size)
+            told = words(found)
+            if not found.recoverable:
+                break
+        raise _pruned(f"out of memory: {told}")
+
+    return guarded
+
+
+def _sizes(objective: Any, halve: str | None, batch: int | None, floor: int) -> list[tuple[int | None, int]]:
+    """The batch and accumulation of each attempt."""
+    if halve is None:
+        return [(None, 1)]
+    start = batch if batch is not None else inspect.signature(objective).parameters[halve].default
+    if not isinstance(start, int):
+        raise TypeError(f"guard.optuna: state batch=: the parameter {halve} has no number as its default")
+    found: list[tuple[int | None, int]] = []
+    size, accumulation = start, 1
+    while size >= max(1, floor):
+        found.append((size, accumulation))
+        if size % 2:
+            break  # the effective batch would not be kept
+        size, accumulation = size // 2, accumulation * 2
+    return found
+
+
+def _given(objective: Any, halve: str | None, size: int | None, accumulation: int) -> dict[str, int]:
+    if halve is None or size is None:
+        return {}
+    takes = inspect.signature(objective).parameters
+    if accumulation > 1 and ACCUMULATION not in takes:
+        raise TypeError(
+            f"guard.optuna: the objective takes no {ACCUMULATION}=, so a smaller batch would be another run"
+        )
+    return {halve: size, **({ACCUMULATION: accumulation} if ACCUMULATION in takes else {})}
+
+
+def _judge(trial: Any, job: JobOf | None, gpu: str | None, headroom: bool) -> None:
+    """The trial's need as user attributes and as a constraint. Raises TrialPruned for one that certainly exceeds."""
+    need = need_of(job(trial), gpu) if job is not None else None
+    if need is None:
+        return
+    for name in ("low", "expected", "high"):
+        trial.set_user_attr(f"preflight.{name}", getattr(need, name))
+    capacity = need.capacity if need.capacity is not None else _card()
+    if capacity is None:
+        return
+    over = (need.high if headroom else need.expected) - capacity
+    _constrain(trial, over)
+    if need.low > capacity or (headroom and over > 0):
+        _tell(trial, need, capacity)
+        raise _pruned(f"it needs {gib(need.expected)}, and the GPU has {gib(capacity)}")
+
+
+def _constrain(trial: Any, over: int) -> None:
+    """The constraint of Optuna 5, above 0 where it does not fit; in GiB, for samplers that weigh constraints."""
+    if hasattr(trial, "set_constraint"):
+        trial.set_constraint(CONSTRAINT, over / 2**30)
+    trial.set_user_attr("preflight.over", over)
+
+
+def _card() -> int | None:
+    """Bytes of the GPU that is here, or of the card in small."""
+    from . import small_card
+
+    card = small_card.current()
+    if card is not None:
+        return card.budget
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+
+
+def _tell(trial: Any, need: Need, capacity: int) -> None:
+    number = getattr(trial, "number", "?")
+    sys.stderr.write(f"preflight guard: trial {number} is pruned: {gib(need.expected)} of {gib(capacity)}\n")
+
+
+def _note(trial: Any, found: OutOfMemory, size: int | None) -> None:
+    """What is known of the end, for the study's dashboard and for people."""
+    recorder = getattr(sys, "_preflight_recorder", None)
+    trial.set_user_attr("preflight.oom", found.kind)
+    trial.set_user_attr("preflight.oom_phase", recorder.phase if recorder is not None else "")
+    trial.set_user_attr("preflight.oom_config", {name: str(value) for name, value in trial.params.items()})
+    if found.tried is not None:
+        trial.set_user_attr("preflight.oom_tried", found.tried)
+    if size is not None:
+        trial.set_user_attr("preflight.oom_batch", size)
+    if recorder is not None:
+        recorder.note("guard", text=words(found))
+    sys.stderr.write(f"preflight guard: trial {getattr(trial, 'number', '?')}: {words(found)}\n")
+
+
+def _note_peaks(trial: Any) -> None:
+    """The peaks of this trial; of none where trials of several threads share the GPU's counters."""
+    recorder = getattr(sys, "_preflight_recorder", None)
+    if recorder is None or threading.current_thread() is not threading.main_thread():
+        return
+    recorder.enter(recorder.phase)
+    for phase, tiers in recorder.peaks.items():
+        for tier, size in tiers.items():
+            trial.set_user_attr(f"preflight.peak.{phase}.{tier}", size)
+    recorder.peaks.clear()
+
+
+def _pruned(text: str) -> Exception:
+    import optuna as library
+
+    return library.TrialPruned(text)
+
+
+class Outcome:
+    """The end of a trial that was asked for: what to tell the study."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.pruned = False
+
+    @property
+    def told(self) -> tuple[Any, ...]:
+        """The arguments of `study.tell` after the trial."""
+        import optuna as library
+
+        state = library.trial.TrialState
+        return (None, state.PRUNED) if self.pruned else (self.value, state.COMPLETE)
+
+
+@contextmanager
+def trial(asked: Any, *, job: JobOf | None = None, gpu: str | None = None, headroom: bool = False) -> Iterator[Outcome]:
+    """A trial of `study.ask()`: an error of memory, or a need that exceeds, ends it as pruned."""
+    import optuna as library
+
+    outcome = Outcome()
+    error: BaseException | None = None
+    try:
+        _judge(asked, job, gpu, headroom)
+        yield outcome
+        _note_peaks(asked)
+    except library.TrialPruned:
+        outcome.pruned = True
+    except Exception as raised:
+        found = classify(raised)
+        if found is None:
+            raise
+        error, outcome.pruned = raised, True
+        _note(asked, found, None)
+    free(error)
+
+
+class _Services:
+    """Runs of MLflow and W&B that were active before: those that began within a trial may be ended."""
+
+    def __init__(self) -> None:
+        self._mlflow, self._wandb = self._active()
+
+    def _active(self) -> tuple[Any, Any]:
+        mlflow, wandb_library = sys.modules.get("mlflow"), sys.modules.get("wandb")
+        active = getattr(mlflow, "active_run", lambda: None)() if mlflow is not None else None
+        run = getattr(wandb_library, "run", None) if wandb_library is not None else None
+        return (active.info.run_id if active is not None else None), run
+
+    def ended(self) -> None:
+        """End what began since."""
+        mlflow_run, wandb_run = self._active()
+        if mlflow_run is not None and mlflow_run != self._mlflow:
+            library = sys.modules["mlflow"]
+            library.set_tag("preflight.oom", "true")
+            library.end_run("FAILED")
+        if wandb_run is not None and wandb_run is not self._wandb:
+            wandb_run.finish(exit_code=1)
+
+
+@contextmanager
+def _services() -> Iterator[_Services]:
+    yield _Services()
+
+
+def wandb(function: Callable[[], Any]) -> Callable[[], Any]:
+    """The function of a W&B agent. The agent keeps the exceptions of failed runs: they are freed of what they hold."""
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        services = _Services()
+        try:
+            return function(*args, **kwargs)
+        except Exception as raised:
+            found = classify(raised)
+            if found is None:
+                raise
+            services.ended()
+            text = words(found)
+            free(raised)
+        raise RuntimeError(f"out of memory: {text}")
+
+    return guarded

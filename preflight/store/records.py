@@ -1,0 +1,206 @@
+"""One recorded run as plain data: the one format of the store, of export and of import."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from preflight import __version__
+from preflight.memory.device.law.catalogue import find
+from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.job import Job
+from preflight.vocabulary.watched import TIERS, WatchedMachine, WatchedRun
+
+FORMAT = 1
+OUTCOMES = ("completed", "oom", "killed", "stopped", "failed", "unknown")
+PHASES = ("load", "forward", "backward", "optimizer", "step", "validation", "generation", "save", "all")
+LARGEST = 1 << 50
+_NOT_MEMORY = ("machine", "software")
+"""Groups of a Job that say where it runs: those are the machine's columns."""
+
+_LEARNT = ("sample_bytes",)
+"""Fields of `data` that a run measures: the job is the same before and after they are known."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most bytes of one rank in one phase, beside what the law says of the whole run in this tier."""
+
+    rank: int
+    phase: str
+    tier: str
+    bytes: int
+    law: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """One run. `job`: the canonical fields; None: the command was not read."""
+
+    id: str
+    machine: WatchedMachine
+    job: Mapping[str, Any] | None
+    world: int
+    rank_max: int
+    started: str
+    outcome: str
+    exit: int
+    oom_phase: str | None = None
+    oom_request: int | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    peaks: tuple[Peak, ...] = ()
+    host: Mapping[str, int] = field(default_factory=dict)
+    law_version: str = __version__
+    source: str = ""
+    kind: str = ""
+    """How hard the job is to estimate; "": not known."""
+    data: str = ""
+    """A hash of the program with the words that choose its data; "": not known."""
+
+    @property
+    def job_hash(self) -> str | None:
+        return None if self.job is None else hash_of(self.job)
+
+    def peak(self, tier: str) -> int | None:
+        """The highest of all ranks and phases."""
+        return max((one.bytes for one in self.peaks if one.tier == tier), default=None)
+
+
+def canonical(job: Job) -> dict[str, Any]:
+    """The fields that decide memory, without names and paths: a model that is known by name is kept by its dimensions,
+    any other by a hash of its name."""
+    dumped = job.model_dump(mode="json", exclude_defaults=True)  # a field that is added later changes no old hash
+    found = {group: values for group, values in dumped.items() if group not in _NOT_MEMORY}
+    data = {name: value for name, value in dict(found.pop("data", {})).items() if name not in _LEARNT}
+    found |= {"data": data} if data else {}
+    model = {name: value for name, value in dict(found.get("model") or {}).items() if value not in (None, {}, [])}
+    known = find(str(model["name"])) if "name" in model and "architecture" not in model else None
+    if known is not None and known.target is None:
+        model.update(architecture=known.architecture, config={**known.config, **model.get("config", {})})
+        del model["name"]
+    for name in ("name", "path", "target", "law"):
+        if name in model:
+            model[name] = "sha256:" + hashlib.sha256(str(model[name]).encode()).hexdigest()[:16]
+    found["model"] = model
+    return found
+
+
+def hash_of(job: Mapping[str, Any]) -> str:
+    text = json.dumps(job, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def kept_run(run: WatchedRun, job: Job | None, law: DeviceEstimate | None, data: str = "") -> KeptRun:
+    """What is kept of a run. `data`: a hash of the program and of what chooses its data."""
+    peaks = []
+    for rank in run.ranks:
+        for phase, tiers in rank.peaks.items():
+            for tier, size in tiers.items():
+                if phase in PHASES and tier in TIERS and 0 < size < LARGEST:
+                    peaks.append(Peak(rank.rank, phase, tier, size, _law(law, tier)))
+        if rank.process:
+            peaks.append(Peak(rank.rank, "all", "process", rank.process, _law(law, "process")))
+    error, host = run.error, run.host
+    machine = next((rank.machine for rank in run.ranks if rank.machine.gpu), WatchedMachine())
+    figures = {"limit": host.limit, "cgroup_peak": host.peak, "resident": host.resident, "worker": host.workers}
+    figures |= run.samples
+    ranks = [rank.rank for rank in run.ranks]
+    return KeptRun(
+        uuid.uuid4().hex, machine, canonical(job) if job is not None else None,
+        max((rank.world for rank in run.ranks), default=1), max(ranks, default=0),
+        datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), run.end, run.status,
+        error.phase or None if error is not None and error.memory else None,
+        error.tried if error is not None else None,
+        max((rank.steps for rank in run.ranks), default=0), round(run.seconds, 1),
+        tuple({(one.rank, one.phase, one.tier): one for one in peaks}.values()),
+        {name: size for name, size in figures.items() if size}, kind=kind_of(law), data=data,
+    )  # fmt: skip
+
+
+def kind_of(law: DeviceEstimate | None) -> str:
+    """How hard a job is to estimate, without what is stated of versions; "" where that is not known."""
+    return law.coverage.kind.partition(",")[0] if law is not None and law.coverage is not None else ""
+
+
+def _law(law: DeviceEstimate | None, tier: str) -> tuple[int, int, int] | None:
+    if law is None or law.lower_bound:
+        return None
+    interval = getattr(law, tier)
+    return interval.low, interval.expected, interval.high
+
+
+def plain(run: KeptRun) -> dict[str, Any]:
+    """As a line of JSON has it."""
+    return {"format": FORMAT, **asdict(run)}
+
+
+class NotARun(ValueError):
+    """A line is no record of a run; the message says what is wrong."""
+
+
+def of_plain(data: Any) -> KeptRun:
+    """A run from a line of somebody's file. Every field is checked. Raises NotARun."""
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        raise NotARun(f"it is not of format {FORMAT}")
+    try:
+        machine = data["machine"]
+        words = {name: _word(machine.get(name, "")) for name in ("gpu", "torch", "cuda", "driver", "alloc_conf")}
+        found = KeptRun(
+            _word(data["id"]), WatchedMachine(gpu_memory=_size(machine.get("gpu_memory")), **words),
+            dict(data["job"]) if data["job"] is not None else None, _count(data["world"]), _count(data["rank_max"]),
+            _word(data["started"]), _one_of(data["outcome"], OUTCOMES), int(data["exit"]),
+            _one_of(data["oom_phase"], PHASES) if data.get("oom_phase") else None, _size(data.get("oom_request")),
+            _count(data["steps"]), float(data["seconds"]), tuple(_peak(one) for one in data["peaks"]),
+            {_word(name): _size(size) or 0 for name, size in data["host"].items()}, _word(data.get("law_version", "")),
+            _word(data.get("source", "")), _word(data.get("kind", "")), _word(data.get("data", "")),
+        )  # fmt: skip
+    except NotARun:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NotARun(f"a field is missing or wrong: {error}") from error
+    if not found.id or len({(one.rank, one.phase, one.tier) for one in found.peaks}) < len(found.peaks):
+        raise NotARun("it has no id, or a peak twice")
+    return found
+
+
+def _peak(one: Mapping[str, Any]) -> Peak:
+    law = one.get("law")
+    sizes = tuple(_size(size) or 0 for size in law) if law is not None else None
+    if sizes is not None and len(sizes) != 3:
+        raise NotARun("a law has three figures")
+    size = _size(one["bytes"])
+    if not size:
+        raise NotARun("a peak has no bytes")
+    return Peak(_count(one["rank"]), _one_of(one["phase"], PHASES), _one_of(one["tier"], TIERS), size, sizes)
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 200 or not value.isprintable():
+        raise NotARun(f"{str(value)[:40]!r} is no short text")
+    return value
+
+
+def _one_of(value: Any, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise NotARun(f"{str(value)[:40]!r} is none of {', '.join(known)}")
+    return str(value)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 40:
+        raise NotARun(f"{str(value)[:40]!r} is no count")
+    return value
+
+
+def _size(value: Any) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < LARGEST:
+        raise NotARun(f"{str(value)[:40]!r} is no size in bytes")
+    return value

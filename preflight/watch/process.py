@@ -1,0 +1,155 @@
+"""Starts the command as it is: same streams, same signals, same exit status. The recorder comes by PYTHONPATH."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from preflight.system.processes import ask_program, found_program
+from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.watched import WatchedRun
+from preflight.watch.host import HostWatch, control_group
+from preflight.watch.records import pids_of, ranks_of
+
+INSIDE = Path(__file__).parents[1] / "guard" / "start"
+"""The folder whose sitecustomize loads the recorder."""
+RECORDS = "PREFLIGHT_RUN_RECORDS"
+MODE = "PREFLIGHT_GUARD"
+
+_PASSED = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGALRM", "SIGCONT",
+                 "SIGXCPU", "SIGURG")
+    if hasattr(signal, name)
+)  # fmt: skip
+"""Signals that are passed on. Those that a terminal sends reach the command by themselves: it is of the same group."""
+_ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU})
+FROM_KERNEL = 0x80
+"""si_code of a signal that no process sent (SI_KERNEL of asm-generic/siginfo.h): the terminal's."""
+TICK_S = 0.5
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a command. `looked` is called now and then with the folder of records; it may give a signal."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    looked: Callable[[Path], int | None] | None = None
+
+
+def watch(asked: Start) -> WatchedRun:
+    """Runs the command to its end. Raises UsageError if it cannot be started."""
+    if not hasattr(signal, "sigtimedwait") or not hasattr(os, "posix_spawn"):
+        raise UsageError("preflight run needs Linux")
+    folder = Path(tempfile.mkdtemp(prefix="preflight-run-"))
+    try:
+        return _watched(asked, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _watched(asked: Start, folder: Path) -> WatchedRun:
+    began = time.monotonic()
+    signals = {*_PASSED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        others = tuple(on_gpus())
+        group = control_group()
+        pid = _started(asked, folder, before)
+        host = HostWatch(pid, lambda: pids_of(folder), on_gpus, group)
+        host.start()
+        status, told = _wait(pid, signals, asked, folder)
+        found = host.stop()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    ranks = [replace(one, process=host.on_gpus.get(one.pid or 0, 0)) for one in ranks_of(folder)]
+    return WatchedRun(status, time.monotonic() - began, tuple(ranks), found, told, others)
+
+
+def _started(asked: Start, folder: Path, mask: set[int | signal.Signals]) -> int:
+    program = asked.words[0]
+    path = program if os.sep in program else found_program(program)
+    if path is None or not os.access(path, os.X_OK) or os.path.isdir(path):
+        raise UsageError(f"{program}: there is no such command")
+    try:
+        return os.posix_spawn(
+            path, list(asked.words), environment(folder, asked.environment), setsigmask=mask, setsigdef=[]
+        )
+    except OSError as error:
+        raise UsageError(f"{program}: cannot be started: {error.strerror}") from error
+
+
+def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
+    """The user's variables, and those of the recorder."""
+    found = {**os.environ, **more}
+    if found.get(MODE) != "off":
+        old = found.get("PYTHONPATH")
+        found["PYTHONPATH"] = str(INSIDE) + (os.pathsep + old if old else "")
+        found[RECORDS] = str(folder)
+    return found
+
+
+def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path) -> tuple[int, int]:
+    """The status of the command, and the signal that somebody ended it with (0: none)."""
+    told = 0
+    while True:
+        came = signal.sigtimedwait(signals, TICK_S)
+        if came is not None and came.si_signo != signal.SIGCHLD:
+            told = came.si_signo if came.si_signo in _ENDING else told
+            if came.si_code != FROM_KERNEL:
+                _pass_on(pid, came.si_signo)
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status), told
+        reply = asked.looked(folder) if came is None and asked.looked is not None else None
+        if reply is not None:
+            told = reply
+            _pass_on(pid, reply)
+
+
+def _pass_on(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:  # it has just ended
+        return
+
+
+def on_gpus() -> list[tuple[int, int]]:
+    """Processes that hold memory of the GPUs: (pid, bytes). Empty where nvidia-smi is not there or does not answer."""
+    if found_program("nvidia-smi") is None:
+        return []
+    import subprocess
+
+    try:
+        done = ask_program(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"], 10)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found = []
+    for line in done.stdout.splitlines():
+        pid, _, size = line.partition(",")
+        if pid.strip().isdigit() and size.strip().isdigit():
+            found.append((int(pid), int(size) << 20))
+    return found
+
+
+def end_like(status: int) -> int:
+    """The exit status for a command that ended with `status`. One that a signal ended: the same signal ends this."""
+    if status >= 0:
+        return status
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    number = -status
+    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return 128 + number
