@@ -1,0 +1,1 @@
+"""Verdicts on rows of Jobs as a service."""
