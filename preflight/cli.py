@@ -21,10 +21,16 @@ COMMANDS = {
     "check": "Check job files: which jobs will run out of GPU or host memory.",
     "estimate": "Estimate the memory of one job: phases, parts, the largest batch that fits.",
     "fit": "Solve for what fits: the largest batch, the longest length, the smallest card, or one field.",
+    "batch": "Judge a table of jobs: a verdict for each row.",
+    "serve": "Serve verdicts on jobs by HTTP, for clusters' admission.",
     "init": "Write the settings, the pre-commit hook and the CI job of a project.",
     "dry-run": "Run a training command without a GPU, and say what memory it would need. Executes your code.",
+    "run": "Run a training command as it is, record its memory, and say why it died.",
+    "runs": "List recorded runs, show one beside its law, export and import them.",
+    "usage": "Say what recorded runs used of what they asked for, and whether forecasts held.",
     "postmortem": "Explain from its logs why a job died: the limit, the time, and what to change.",
     "sbatch": "Check a job and submit it with sbatch, or say why it would be killed.",
+    "lsp": "Serve an editor: findings, fixes and needs beside the text.",
     "rule": "List the rules, or show one with its examples.",
     "model": "List models that are known by name, and show their memory laws.",
     "machine": "List GPUs and clusters, and import a SLURM cluster.",
@@ -153,7 +159,7 @@ def main(at_end: Callable[[int], None] | None = None) -> None:
     status = run()
     for stream in (sys.stdout, sys.stderr):
         try:
-            if stream is not None:
+            if stream is not None and not stream.closed:  # a server closes the streams of its client
                 stream.flush()
         except OSError:  # the reader closed the pipe, or the disk is full
             status = status or 2

@@ -12,7 +12,15 @@ from typing import Literal
 import click
 
 from preflight.commands.completion import complete_files, complete_gpus, complete_rules
-from preflight.commands.options import STATED, parse_set, progress_of, set_option, time_limit_option, trust_option
+from preflight.commands.options import (
+    STATED,
+    calibration_option,
+    parse_set,
+    progress_of,
+    set_option,
+    time_limit_option,
+    trust_option,
+)
 from preflight.engine import result_cache as kept
 from preflight.engine.baseline import Baseline, record
 from preflight.engine.check import CheckOptions, check, outcome_of, setup
@@ -98,6 +106,7 @@ RECOGNISED = "W&B sweeps, Hydra configs, SLURM scripts, Optuna studies and Pytho
 @click.option("--verbose", "-v", is_flag=True, help="Show all the evidence of each finding, and each note.")
 @click.option("--quiet", "-q", is_flag=True, help="Show the findings alone, a line each, and no progress.")
 @time_limit_option
+@calibration_option
 @trust_option
 def command(
     paths: tuple[str, ...],
@@ -126,6 +135,7 @@ def command(
     verbose: bool,
     quiet: bool,
     time_limit: float | None,
+    calibration: bool,
     trust: tuple[str, ...],
 ) -> int:
     """Check job files: which jobs will run out of GPU or host memory.
@@ -150,7 +160,9 @@ def command(
         streams.complain(f"preflight: no result is kept: {kept.refused()}")
     cwd = Path.cwd()
     progress = progress_of(time_limit, quiet)
-    options = CheckOptions(gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, progress)
+    options = CheckOptions(
+        gpu, machine, parse_set(assignments), _names(select), _names(ignore), trust, progress, calibration
+    )
     from preflight.commands import standard_input
 
     given = standard_input.given(paths, stdin_filename, cwd)
@@ -179,7 +191,8 @@ def command(
         reports = record(reports, Path(write_baseline), cwd)
     outcome = outcome_of(reports, cwd, old.notes() if old is not None and not late else ())
     for name, path in files:
-        write_output(path, render(name, outcome, Look(detail=detail)), kind_of(name))
+        with progress.shown("preflight"), progress.shown(f"writing {path}"):
+            write_output(path, render(name, outcome, Look(detail=detail)), kind_of(name))
     status = max(_status(outcome, Severity(fail_on), exit_zero), _refuse(reports))
     if diff:
         changes = "".join(text for _, text in runs)

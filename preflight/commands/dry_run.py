@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from preflight.commands.options import STATED, parse_bytes
+from preflight.commands.options import STATED, format_option, parse_bytes
 from preflight.reports import streams
+from preflight.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:
-    from preflight.dryrun.answer import DryRunResult
     from preflight.dryrun.process import Asked
+    from preflight.vocabulary.machine import Gpu
+
+OWN = ""
+"""The value of --save without a file: the user's own directory."""
 
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": False},
     options_metavar="[OPTIONS] --",
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND | STUDY")
 @click.option("--gpu", type=STATED, metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
 @click.option("--gpus", type=click.IntRange(1, 1024), metavar="N", help="GPUs of the node, if COMMAND does not say.")
-@click.option("--save", type=STATED, metavar="FILE", help="Keep what was seen, so that check can use it.")
+@click.option("--save", is_flag=False, flag_value=OWN, default=None, metavar="[FILE.json]",
+              help="Keep what was seen for check, with a law over batch and length.")  # fmt: skip
 @click.option(
     "--allow-program", "programs", multiple=True, type=STATED, metavar="NAME",
     help="A program that the command may start. Repeatable.",
@@ -39,13 +46,7 @@ if TYPE_CHECKING:
               help="The most that the program may write; it is deleted at the end.")  # fmt: skip
 @click.option("--no-isolation", is_flag=True, help="Do not ask the kernel for namespaces: Python's own layer alone.")
 @click.option("--show-output", is_flag=True, help="Show what the program writes, on standard error.")
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How the answer is printed.",
-)
+@format_option
 def command(
     words: tuple[str, ...],
     gpu: str | None,
@@ -63,49 +64,77 @@ def command(
 
     This executes your program, on this computer, without a GPU. It writes nothing outside a scratch directory, has no
     network, and starts no other programs. Put the command after --, as in: preflight dry-run -- torchrun train.py
+    STUDY is a sweep, an array job, a Hydra or an Optuna study: the corners of its space are run.
     """
-    from preflight.dryrun.answer import dry_run
     from preflight.dryrun.command import started_by
     from preflight.dryrun.process import Asked, Limits
-    from preflight.dryrun.text import WARNING, document, render
-    from preflight.engine.check import smallest
     from preflight.engine.target import gpu_named
-    from preflight.reports import plain
-    from preflight.reports.style import look_for
 
     found_gpu = gpu_named(gpu, "--gpu") if gpu is not None else None
     limits = Limits(time_limit, parse_bytes(memory_limit), parse_bytes(disk_limit))
-    program = started_by(words, gpus)
+    if save and not save.endswith(".json"):
+        raise UsageError(f"--save: {save} does not end with .json (put the command after --)")
+
+    def asked(command: Sequence[str]) -> Asked:
+        settings = {"programs": list(programs)}
+        return Asked(started_by(command, gpus), limits, not no_isolation, settings, _shown if show_output else None)
+
+    if _is_study(words):
+        _study(Path(words[0]), asked, found_gpu, gpus, save, output_format)
+        return
+    _run(words, asked(words), found_gpu, gpus, save, output_format)
+
+
+def _is_study(words: Sequence[str]) -> bool:
+    """Whether a file stands where a command would: it is read, and its launches are run."""
+    return len(words) == 1 and os.path.isfile(words[0]) and not os.access(words[0], os.X_OK)
+
+
+def _study(
+    path: Path, asked: Callable[[Sequence[str]], Asked], gpu: Gpu | None, gpus: int | None, save: str | None, kind: str
+) -> None:
+    """Run the corners of a study, and print one table."""
+    from preflight.commands.subject import EstimateRequest, analysis_of
+    from preflight.dryrun.study import run_study, study_document, study_table
+    from preflight.reports import plain
+    from preflight.reports.style import look_for
+    from preflight.vocabulary.progress import QUIET
+
+    if save:
+        raise UsageError("--save: a study has several runs; without a file they are kept for check")
+    found, _ = analysis_of(path, EstimateRequest({}, gpu.name if gpu is not None else None, (), QUIET))
+    studies = [result.study for result in found.studies]
+    rows, note = run_study(path, studies, found.project.root, asked, gpu, gpus, save is not None)
+    if kind == "json":
+        streams.show(plain.written(study_document(rows, note)), "json")
+    else:
+        streams.show(study_table(rows, note, look_for(sys.stdout)))
+
+
+def _run(
+    words: tuple[str, ...], asked: Asked, gpu: Gpu | None, gpus: int | None, save: str | None, output_format: str
+) -> None:
+    from preflight.dryrun.answer import dry_run
+    from preflight.dryrun.keeping import findings_of, keep, run_of
+    from preflight.dryrun.saved import hashes_of, with_largest_batch
+    from preflight.dryrun.text import WARNING, document, render
+    from preflight.engine.check import smallest
+    from preflight.reports import plain
+    from preflight.reports.style import look_for
+
     streams.complain(WARNING.format(command=shlex.join(words)))
-    asked = Asked(program, limits, not no_isolation, {"programs": list(programs)}, _shown if show_output else None)
-    found = dry_run(words, asked, found_gpu, gpus)
+    hashes = hashes_of(asked.program)
+    found = dry_run(words, asked, gpu, gpus)
+    run = run_of(found, asked, hashes, laws=save is not None)
+    found = with_largest_batch(found, run)
+    findings = findings_of(run, Path.cwd(), gpu)
     if save is not None:
-        found = _saved(Path(save), found, asked)
+        keep(run, found, hashes, save)
     if output_format == "json":
-        streams.show(plain.written(document(found)), "json")
+        streams.show(plain.written(document(found, findings)), "json")
         return
     card = smallest(found.found.estimates.device, None)
-    streams.show(render(found, card.name if card is not None else "", look_for(sys.stdout)))
-
-
-def _saved(path: Path, found: DryRunResult, asked: Asked) -> DryRunResult:
-    """Write the file; the result, with the largest batch where a law is known and a GPU was named."""
-    from preflight.dryrun.answer import report_of
-    from preflight.dryrun.batch_law import NoLaw
-    from preflight.dryrun.saved import document, law_of, with_largest_batch
-    from preflight.reports import plain
-    from preflight.reports.outputs import write_output
-
-    known, why_not = None, ""
-    try:
-        known = law_of(found, lambda own, batch: report_of(asked, found.gpu, {"batches": [own, batch]}))
-    except NoLaw as error:
-        why_not = str(error)
-        streams.complain(f"note: no law over the batch: {why_not}")
-    if known is not None and found.gpu is not None:
-        found = with_largest_batch(found, known, found.found.job, found.gpu)
-    write_output(path, plain.written(document(found, known, why_not)))
-    return found
+    streams.show(render(found, card.name if card is not None else "", look_for(sys.stdout), findings))
 
 
 def _shown(data: bytes) -> None:

@@ -10,6 +10,9 @@ import click
 
 from preflight.commands.options import (
     STATED,
+    calibration_option,
+    format_option,
+    page_file,
     parse_bytes,
     parse_set,
     progress_of,
@@ -23,7 +26,6 @@ from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.estimates import Estimates
 
 if TYPE_CHECKING:
-    from preflight.vocabulary.estimates import StepMoment
     from preflight.vocabulary.job import Job
 
 
@@ -38,25 +40,23 @@ if TYPE_CHECKING:
     help="The figure of nvidia-smi, as in 7.9GiB: say which setting would explain it.",
 )
 @click.option("--plot", type=STATED, metavar="FILE", help="Draw the memory during a step to an .svg or .png file.")
+@click.option("--output", type=STATED, metavar="html=FILE", help="Also write a page that explains the estimate.")
 @click.option(
     "--map", "with_map", is_flag=True, help="Show the memory by batch and length, or by batch and image size."
 )
+@calibration_option
 @trust_option
 @time_options
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How the answer is printed.",
-)
+@format_option
 def command(
     target: str,
     assignments: tuple[str, ...],
     gpu: str | None,
     measured: str | None,
     plot: str | None,
+    output: str | None,
     with_map: bool,
+    calibration: bool,
     trust: tuple[str, ...],
     time_limit: float | None,
     quiet: bool,
@@ -66,16 +66,19 @@ def command(
 
     TARGET is a job file (of a search, its worst combination), a Job as JSON or YAML, or the name of a model.
     """
+    file = page_file(output) if output is not None else None
     overrides = parse_set(assignments)
     size = parse_bytes(measured) if measured is not None else None
     if size == 0:
         raise UsageError("--measured: no process takes 0 bytes")
     progress = progress_of(time_limit, quiet)
     with progress.shown(f"estimating {target}"):
-        subject = subject_of(target, EstimateRequest(overrides, gpu, trust, progress))
+        subject = subject_of(target, EstimateRequest(overrides, gpu, trust, progress, calibration=calibration))
         found = subject.estimate(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
+    if file is not None:
+        _page(file, subject, found)
     from preflight.engine.what_if import compare, frontier
     from preflight.reports import estimate as texts
     from preflight.reports import plain
@@ -87,18 +90,19 @@ def command(
             raise UsageError(f"--measured: the GPU memory is unknown: {found.reasons.get('device', '')}")
         compared = compare(size, subject.job, found.device, subject.estimate)
     if output_format == "json":
-        known = {**plain.estimates(found), **plain.certainty(found, subject.standings)}
-        data = texts.document(plain.job(subject.job), known, compared, _notes(subject, found))
+        known = plain.certainty(found, subject.standings)
+        notes = _notes(subject, found)
+        data = texts.document(plain.job(subject.job), plain.estimates(found), known, compared, notes)
         streams.show(plain.written(data), "json")
         return
     rows = frontier(subject.job, subject.estimate) if found.device is None else []
     smallest = _smallest(found, subject.job)
     name = subject.gpu.name if subject.gpu is not None else ""
     look = look_for(sys.stdout)
-    text = texts.render(subject.job, found, name, smallest, rows, compared, look, _moments(subject, found))
+    text = texts.render(subject.job, found, name, smallest, rows, compared, look, subject.moments(found))
     streams.show(text)
     if with_map:
-        from preflight.reports.map import drawn_map
+        from preflight.reports.drawings import drawn_map
 
         streams.show("\n" + "\n".join(drawn_map(subject.job, subject.estimate, name, look)) + "\n")
     if subject.note:
@@ -111,33 +115,38 @@ def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
         reason = found.reasons.get("device", "")
         notes: tuple[str, ...] = (f"device: {reason}",) if reason else ()
     else:
-        notes = found.device.notes
+        notes = (*found.device.notes, *found.device.recorded)
     return (*notes, subject.note) if subject.note else notes
 
 
-def _moments(subject: Subject, found: Estimates) -> tuple[StepMoment, ...]:
-    """The moments of the step that the estimate replayed; empty if it replayed none."""
-    if found.device is None or found.device.lower_bound:
-        return ()
-    from preflight.memory.device.estimate import timeline
+def _page(path: Path, subject: Subject, found: Estimates) -> None:
+    """Write the page. Raises UsageError."""
+    from preflight.reports.html import Beside, of_estimate
+    from preflight.reports.outputs import write_output
 
-    return timeline(subject.job, subject.gpu, subject.tracing)
+    job, gpu = subject.job, subject.gpu.name if subject.gpu is not None else ""
+    fields = ((name, job.get(name), standing) for name, standing in subject.standings.items())
+    notes = (subject.note,) if subject.note else ()
+    beside = Beside(subject.moments(found), subject.holders(), subject.runs())
+    write_output(path, of_estimate(job, found, gpu, subject.estimate, beside, fields, notes))
 
 
 def _plot(path: Path, subject: Subject, found: Estimates) -> None:
     """Write the figure. Raises UsageError."""
     from preflight.reports.estimate import heading
+    from preflight.reports.figures import outside_of, step_figure
     from preflight.reports.outputs import write_output
-    from preflight.reports.plot import figure, format_of
-    from preflight.vocabulary.estimates import ALL_PARTS
+    from preflight.reports.plot import COLUMNS, figure, format_of
 
     kind = format_of(path)
-    moments = _moments(subject, found)
-    if found.device is None or not moments:
+    moments = subject.moments(found)
+    shown = None
+    if found.device is not None:
+        outside = outside_of(moments, found.device)
+        shown = step_figure(moments, outside, found.device.capacity, COLUMNS)
+    if found.device is None or shown is None:
         raise UsageError(f"--plot: there is no step to draw: {found.reasons.get('device', 'only a bound is known')}")
-    context = found.device.breakdown["context"]
-    drawing = figure(heading(subject.job), ALL_PARTS, moments, context, found.device.capacity, found.device.where, kind)
-    write_output(path, drawing)
+    write_output(path, figure(heading(subject.job), shown, found.device.where, kind))
 
 
 def _smallest(found: Estimates, job: Job) -> str:

@@ -9,7 +9,15 @@ from pathlib import Path
 import click
 
 from preflight.commands.completion import complete_files, complete_gpus
-from preflight.commands.options import STATED, parse_set, progress_of, set_option, time_options, trust_option
+from preflight.commands.options import (
+    STATED,
+    format_option,
+    parse_set,
+    progress_of,
+    set_option,
+    time_options,
+    trust_option,
+)
 from preflight.commands.subject import EstimateRequest, Subject, analysis_of, of_values
 from preflight.reports import streams
 from preflight.vocabulary.errors import UsageError
@@ -36,14 +44,7 @@ from preflight.vocabulary.fits import FitOfStudy
 @click.option("--diff", is_flag=True, help="Show what --fix would write, and write nothing.")
 @trust_option
 @time_options
-@click.option(
-    "--output-format",
-    "-f",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How the answer is printed.",
-)
+@format_option
 def command(
     target: str,
     fields: tuple[str, ...],

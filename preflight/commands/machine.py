@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.commands.options import STATED
+from preflight.commands.options import STATED, format_option
 from preflight.reports import streams
 from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError
@@ -40,13 +40,7 @@ def list_machines() -> None:
 
 @command.command()
 @click.argument("name", type=STATED)
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How the answer is printed.",
-)
+@format_option
 def show(name: str, output_format: str) -> None:
     """Show a GPU by its name, or a cluster by its name or file."""
     from preflight.machines import clusters, gpus

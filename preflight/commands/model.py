@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.commands.options import STATED, parse_set, progress_of, set_option
+from preflight.commands.options import STATED, format_option, parse_set, progress_of, set_option
 from preflight.reports import streams
 from preflight.reports.style import look_for, table
 from preflight.vocabulary.errors import UsageError
@@ -55,13 +55,7 @@ def list_models(words: tuple[str, ...]) -> None:
 @command.command()
 @click.argument("name", type=STATED)
 @set_option
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How the answer is printed.",
-)
+@format_option
 def show(name: str, assignments: tuple[str, ...], output_format: str) -> None:
     """Show the dimensions of a model from its public configuration, and its memory law as formulas.
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -41,6 +42,26 @@ def set_option(function: F) -> F:
     """`--set FIELD=VALUE`."""
     help = "State a Job field that the files do not, as in train.batch_size=16. Repeatable."
     return click.option("--set", "-s", "assignments", multiple=True, type=STATED, metavar="FIELD=VALUE", help=help)(
+        function
+    )
+
+
+def format_option(function: F) -> F:
+    """`--output-format text|json`."""
+    return click.option(
+        "--output-format",
+        "-f",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How the answer is printed.",
+    )(function)
+
+
+def calibration_option(function: F) -> F:
+    """`--no-calibration`."""
+    help = "Do not use recorded runs: the figures are the law's alone."
+    return click.option("--no-calibration", "calibration", is_flag=True, flag_value=False, default=True, help=help)(
         function
     )
 
@@ -94,7 +115,9 @@ def parse_set(assignments: Iterable[str]) -> dict[str, Value]:
             raise UsageError(f"--set {_short(text)}: write FIELD=VALUE, as in train.batch_size=16")
         if not is_field(name):
             raise UsageError(f"--set {_short(text)}: {_short(name)} is not a Job field{suggestion(name, fields())}")
-        found[name] = _value(value, text)
+        read = _value(value, text)
+        number = isinstance(read, (int, float)) and not isinstance(read, bool)
+        found[name] = value.strip() if number and name.startswith("software.") else read  # 2.40 is not 2.4
     try:
         check_values(found, "--set")
     except SettingsError as error:
@@ -133,6 +156,14 @@ def _frozen(value: object) -> Value:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
+
+
+def page_file(text: str) -> Path:
+    """The file of `--output html=FILE`. Raises UsageError."""
+    name, _, path = text.partition("=")
+    if name != "html" or not path:
+        raise UsageError(f"--output {text}: write html=FILE")
+    return Path(path)
 
 
 def parse_bytes(text: str) -> int:

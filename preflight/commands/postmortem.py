@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from preflight.commands.options import STATED, parse_set, set_option
+from preflight.commands.options import STATED, format_option, parse_set, set_option
 from preflight.reports import streams
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.outcome import Outcome, Report
@@ -27,14 +27,7 @@ from preflight.vocabulary.outcome import Outcome, Report
 @click.option("--gpu", type=STATED, metavar="NAME", help='The GPU it ran on, as in "RTX 4090" or a100-80gb.')
 @click.option("--machine", type=STATED, metavar="NAME|FILE", help="The cluster or workstation it ran on.")
 @set_option
-@click.option(
-    "--output-format",
-    "-f",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How the answer is printed.",
-)
+@format_option
 def command(
     logs: tuple[str, ...],
     config: tuple[str, ...],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.engine.certainty import Certainty
 from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_of
+from preflight.engine.points import measured_of, moments_of
 from preflight.engine.standings import by_hand
 from preflight.engine.trust import laws_of, named_by_user, trust_in
 from preflight.vocabulary.edits_of_job import with_fields
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from preflight.engine.check import Analysis, CheckSetup
+    from preflight.vocabulary.estimates import Holder, StepMoment
     from preflight.vocabulary.outcome import StudyResult
+    from preflight.vocabulary.watched import MeasuredRun
 
 
 FILES = (".yaml", ".yml", ".json", ".py", ".sh", ".sbatch", ".slurm")
@@ -46,6 +49,24 @@ class Subject:
     note: str = ""
     standings: Mapping[str, Standing] = field(default_factory=dict)
     held: Mapping[str, Held] = field(default_factory=dict)
+    result: StudyResult | None = None
+    """The study that it is the worst combination of; None: values state it."""
+
+    def moments(self, found: Estimates) -> Sequence[StepMoment]:
+        """The moments of the step that the estimate replayed; empty if it replayed none."""
+        if found.device is None or found.device.lower_bound:
+            return ()
+        if self.result is not None and self.result.moments is not None:
+            return self.result.moments(self.job)
+        return moments_of(self.job, self.gpu, self.tracing)
+
+    def holders(self) -> Sequence[Holder]:
+        """The user's lines that hold the most at the peak, where a dry run has seen them."""
+        return self.result.holders(self.job) if self.result is not None and self.result.holders is not None else ()
+
+    def runs(self) -> Sequence[MeasuredRun]:
+        """The recorded runs of the job, unless they are not to count."""
+        return measured_of(self.job, self.gpu) if self.estimator.calibration else ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +78,7 @@ class EstimateRequest:
     trust: tuple[str, ...]
     progress: Progress
     machine: str | None = None
+    calibration: bool = False
 
     def where(self, source: Path) -> str:
         """Where the model is named: the option, or the file; "" where it is the argument itself."""
@@ -130,7 +152,7 @@ def _of_values(values: dict[str, object], asked: EstimateRequest, source: Path) 
     tracing = replace(tracing, progress=asked.progress)
     folder = source if source.is_dir() else source.parent
     held = by_hand(job, values.keys() | settings.set.keys(), lambda path: trust.accepts(folder / path))
-    estimator = Estimator(found, tracing)
+    estimator = Estimator(found, tracing, asked.calibration)
     estimate = Certainty(held, estimator).estimate
     known = {name: one.standing for name, one in held.items()}
     return Subject(job, found, estimate, tracing, estimator, "; ".join(notes), known, held)
@@ -182,7 +204,14 @@ def analysis_of(path: Path, asked: EstimateRequest, rules: bool = False) -> tupl
     from preflight.engine.files import batches
 
     batch = batches([str(path)], Path.cwd(), from_hook=False)[0]
-    options = CheckOptions(asked.gpu, asked.machine, asked.overrides, trust=asked.trust, progress=asked.progress)
+    options = CheckOptions(
+        asked.gpu,
+        asked.machine,
+        asked.overrides,
+        trust=asked.trust,
+        calibration=asked.calibration,
+        progress=asked.progress,
+    )
     project, question = setup(batch, options, Path.cwd(), rules=rules)
     found = analyse(project, question)
     if not found.studies:
@@ -204,7 +233,9 @@ def of_study(result: StudyResult, question: CheckSetup) -> Subject:
     note = ""
     if result.study.is_search and result.space.worst.assignment:
         note = f"the worst combination of the search: {assignment_text(result.space.worst.assignment)}"
-    estimator = question.estimators[result.gpu]
+    estimator = question.estimator_of(result)
     estimate = result.estimate or estimator.full
     job = result.space.worst.job
-    return Subject(job, result.gpu, estimate, question.tracing, estimator, note, result.standings, result.held)
+    return Subject(
+        job, result.gpu, estimate, question.tracing, estimator, note, result.standings, result.held, result
+    )  # fmt: skip

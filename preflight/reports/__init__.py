@@ -20,6 +20,7 @@ FORMATS = {
     "github": "preflight.reports.github",
     "gitlab": "preflight.reports.gitlab",
     "junit": "preflight.reports.junit",
+    "html": "preflight.reports.html",
 }
 _KINDS: Mapping[str, Kind] = {"json": "json", "sarif": "json", "gitlab": "json", "github": "github"}
 PEOPLE = ("full", "concise", "github")

@@ -20,7 +20,7 @@ def bar(parts: Sequence[Part], capacity: int | None, look: Look, width: int) -> 
 
     A column is another number of bytes in each bar, so bars cannot be compared with each other.
     """
-    shown = _grouped(parts)
+    shown = grouped(parts)
     total = sum(part.bytes for part in shown)
     if total <= 0:
         return []
@@ -58,7 +58,7 @@ def _filled(entries: Sequence[tuple[str, int]], width: int) -> list[str]:
     return ["  ".join(line) for line in lines]
 
 
-def _grouped(parts: Sequence[Part]) -> list[Part]:
+def grouped(parts: Sequence[Part]) -> list[Part]:
     """The largest parts in their order, and the others as one part."""
     kept = sorted((part for part in parts if part.bytes > 0), key=lambda part: -part.bytes)[: len(_BLOCKS)]
     rest = sum(part.bytes for part in parts if part.bytes > 0 and part not in kept)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from preflight.reports.bar import bar
+from preflight.reports.contract import CertaintyJson, EstimateJson, EstimatesJson, Plain
+from preflight.reports.drawings import drawn
+from preflight.reports.figures import StepPoint, outside_of
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, table, verdict, wrap
-from preflight.reports.timeline import TimelinePoint, drawn
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, FrontierRow, HostEstimate, Interval
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.words import assumed, fits_if, gib, smallest_gpu
+from preflight.vocabulary.words import assumed, batch_text, fits_if, gib, smallest_gpu
 
-VERSION = 2
+VERSION: Final = 2
 """Of the JSON."""
 
 _TIERS = (
@@ -33,7 +35,7 @@ def render(
     rows: Sequence[FrontierRow],
     compared: Comparison | None,
     look: Look,
-    moments: Sequence[TimelinePoint] = (),
+    moments: Sequence[StepPoint] = (),
 ) -> str:
     """The whole text. `gpu` and `smallest` are names, or empty; `moments`: the step to draw."""
     blocks = [[look.paint(clean(heading(job)), "bold")]]
@@ -45,7 +47,7 @@ def render(
         )
     if rows:
         blocks.append(_frontier(rows, gpu, look))
-    blocks.append(list(_host(found, look)))
+    blocks.append(list(host_lines(found, look)))
     if compared is not None:
         blocks.append(list(_compared(compared, look)))
     if found.unknown:
@@ -62,9 +64,7 @@ def heading(job: Job) -> str:
     """The settings that decide the estimate."""
     model, train = job.model, job.train
     name = model.name or model.target or model.path or model.architecture or "model by dimensions"
-    batch = "?" if train.batch_size is None else train.batch_size
-    size = train.image_size if train.seq_len is None else train.seq_len
-    words = [str(name), f"batch {batch}" + (f" x {size}" if size else "")]
+    words = [str(name), batch_text(job)]
     if train.grad_accum not in (1, None):
         words.append(f"accumulation {train.grad_accum}")
     implementation = f" ({train.optimizer_impl})" if train.optimizer_impl else ""
@@ -79,7 +79,7 @@ def heading(job: Job) -> str:
 
 
 def device_blocks(
-    found: DeviceEstimate, gpu: str, smallest: str, look: Look, moments: Sequence[TimelinePoint]
+    found: DeviceEstimate, gpu: str, smallest: str, look: Look, moments: Sequence[StepPoint]
 ) -> Iterator[list[str]]:
     """Tiers, parts, the course of the step, phases and the verdict of one GPU."""
     tiers = [(name, *_figures(getattr(found, name)), what) for name, what in _TIERS]
@@ -87,7 +87,7 @@ def device_blocks(
     parts = [Part(name, size) for name, size in found.breakdown.items()]
     yield [f"  {line}" for line in bar(parts, found.capacity, look, look.width - 2)]
     if moments:
-        outside = found.process.expected - max(moment.allocated for moment in moments)
+        outside = outside_of(moments, found)
         yield [look.paint("memory through a step, GiB", "bold"), *drawn(moments, outside, found.capacity, look)]
     phases = [(name, f"{size / 2**30:.2f}", _peak(found, name)) for name, size in found.phases.items()]
     yield table(phases, look, ("phase", "process, GiB", ""), right=(1,))
@@ -119,7 +119,7 @@ def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -
         elif found.verdict in ("at-risk", "exceeds") and not found.lower_bound:
             yield "no batch size fits"
     yield from _assumptions(found)
-    yield from (f"note: {note}" for note in found.notes)
+    yield from (f"note: {note}" for note in (*found.notes, *found.recorded))
 
 
 def _assumptions(found: DeviceEstimate | HostEstimate) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _assumptions(found: DeviceEstimate | HostEstimate) -> Iterator[str]:
         yield f"this is the need with {assumed(found.assumptions, every)}"
 
 
-def _host(found: Estimates, look: Look) -> Iterator[str]:
+def host_lines(found: Estimates, look: Look) -> Iterator[str]:
     host: HostEstimate | None = found.host
     if host is None:
         reason = found.reasons.get("host")
@@ -178,15 +178,14 @@ def _compared(found: Comparison, look: Look) -> Iterator[str]:
 
 
 def document(
-    job: Mapping[str, object],
-    found: Mapping[str, object],
+    job: Plain,
+    found: EstimatesJson,
+    known: CertaintyJson,
     compared: Comparison | None,
     notes: Sequence[str] = (),
-) -> dict[str, object]:
-    """The JSON contract of `estimate`. `found`: both sides, and how well they are known. `measured` is there
-    only if it was asked for, `notes` only if there are any: why the device is null, that its figures are a lower bound,
-    what they leave out."""
-    data: dict[str, object] = {"version": VERSION, "job": job, **found}
+) -> EstimateJson:
+    """The JSON contract of `estimate`. `measured` is there only if it was asked for, `notes` only if there are any."""
+    data: EstimateJson = {"version": VERSION, "job": job, **found, **known}  # type: ignore[typeddict-item]
     if notes:
         data["notes"] = list(notes)
     if compared is not None:
@@ -194,6 +193,15 @@ def document(
             "bytes": compared.measured,
             "difference": compared.difference,
             "agrees": compared.agrees,
-            "explanations": [asdict(one) for one in compared.explanations],
+            "explanations": [
+                {
+                    "field": one.field,
+                    "value": one.value,
+                    "expected": one.expected,
+                    "part": one.part,
+                    "change": one.change,
+                }
+                for one in compared.explanations
+            ],
         }
     return data

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from preflight.reports.not_known import reason_of
 from preflight.reports.places import place
 from preflight.reports.streams import clean
 from preflight.reports.style import Cell, Look, table, wrap
+from preflight.vocabulary.estimates import Coverage
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.standing import Standing
@@ -38,26 +40,17 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
     worst = result.space.worst
     if reason := reason_of(result):
         yield wrap(f"  GPU memory {look.paint('unknown', 'bold cyan')}: {clean(reason)}", look.width, "    ")
+    device = worst.estimates.device
+    if device is not None and device.coverage is not None:
+        yield wrap(f"  {_coverage(device.coverage)}", look.width, "    ")
     for axis, value in worst.assignment.items():
         yield f"  {clean(axis)} = {clean(str(value))}"
-    box = next((one.box for one in result.space.boxes if one.worst is worst), None)
-    bounds = box.fields if box is not None else {}
-    assumed = {one.field: one.why for one in worst.estimates.assumptions}
-    lacking = set(worst.estimates.unknown)
+    rows = rows_of(outcome, report, result)
     cells: list[tuple[Cell, ...]] = []
-    hidden = 0
-    for name in fields():
-        value, source = _row(outcome, report, name, worst.job, bounds.get(name))
-        if name in lacking and value == NO_VALUE:
-            value, source = "unknown", "no file that was read states it"
-        if value == NO_VALUE:
-            continue
-        standing = result.standings.get(name, Standing.unknown if value == "unknown" else Standing.default)
-        why = assumed.get(name)
-        if look.detail != "all" and standing is Standing.default and why is None and not _of_library(bounds.get(name)):
-            hidden += 1
-            continue
-        cells.append((name, (value, _style(value, standing)), standing.value, f"{source}; {why}" if why else source))
+    for row in rows:
+        if look.detail == "all" or row.matters:
+            cells.append((row.field, (row.value, _style(row.value, row.standing)), row.standing.value, row.source))
+    hidden = len(rows) - len(cells)
     yield from table(cells, look)
     unset = f"{plural(len(fields()) - len(cells) - hidden, 'more field')} without a value: nothing sets them"
     if look.detail == "all":
@@ -65,6 +58,48 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, look: Look) ->
     else:
         defaults = f"{plural(hidden, 'field')} with a default of preflight's own" if hidden else "no default"
         yield look.paint(f"  not shown: {defaults}, {unset}; -v --explain shows more", "dim")
+
+
+def _coverage(found: Coverage) -> str:
+    """The measured runs behind the interval of the GPU memory."""
+    runs = f"{plural(found.rows, 'measured run')} of {plural(found.sources, 'source')}"
+    return f"GPU memory as an interval ({found.kind}): it held {found.inside:.0%} of {runs}, made without their source"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A Job field of the worst combination: its value, how it is known, and where it comes from, as texts."""
+
+    field: str
+    value: str
+    standing: Standing
+    source: str
+    matters: bool
+    """False: a default of preflight's own that the verdict does not depend on."""
+    origin: Origin | None
+
+
+def rows_of(outcome: Outcome, report: Report, result: StudyResult) -> list[Row]:
+    """The fields of a study that have a value or lack one."""
+    worst = result.space.worst
+    box = next((one.box for one in result.space.boxes if one.worst is worst), None)
+    bounds = box.fields if box is not None else {}
+    assumed = {one.field: one.why for one in worst.estimates.assumptions}
+    lacking = set(worst.estimates.unknown)
+    rows = []
+    for name in fields():
+        value, source = _row(outcome, report, name, worst.job, bounds.get(name))
+        if name in lacking and value == NO_VALUE:
+            value, source = "unknown", "no file that was read states it"
+        if value == NO_VALUE:
+            continue
+        bound = bounds.get(name)
+        standing = result.standings.get(name, Standing.unknown if value == "unknown" else Standing.default)
+        why = assumed.get(name)
+        matters = standing is not Standing.default or why is not None or _of_library(bound)
+        origin = bound.origin if bound is not None else None
+        rows.append(Row(name, value, standing, f"{source}; {why}" if why else source, matters, origin))
+    return rows
 
 
 def _of_library(bound: Bound | None) -> bool:

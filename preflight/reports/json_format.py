@@ -1,25 +1,26 @@
-"""`--output-format json`, a contract: docs/reference/output.md describes it, fields are only ever added."""
+"""`--output-format json`, a contract: contract.py and docs/reference/json.md describe it, keys are only ever added."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from typing import Final
 
 from preflight.reports import plain
+from preflight.reports.contract import CheckJson
 from preflight.reports.statistics import counts
 from preflight.reports.style import Look
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome
 
-VERSION = 2
+VERSION: Final = 2
 
 
-def document(outcome: Outcome) -> plain.Plain:
+def document(outcome: Outcome) -> CheckJson:
     """The whole outcome as plain data."""
     return {
         "version": VERSION,
         "findings": [plain.finding(outcome, report, found) for report, found in outcome.findings()],
         "studies": [plain.study(outcome, report, result) for report, result in outcome.studies()],
-        "statistics": [asdict(count) for count in counts(outcome)],
+        "statistics": counts(outcome),
         "summary": {
             "errors": outcome.counts[Severity.error],
             "warnings": outcome.counts[Severity.warning],

@@ -68,11 +68,24 @@ def reason_of(result: StudyResult) -> str:
     """In words; "" where it is known. "train.seq_len is not known" is followed by why it is not."""
     reason = why_unknown(result.space.worst.estimates)
     cause = result.space.worst.estimates.causes.get("device")
-    if not reason or cause is None or cause.cause is not Cause.not_set or len(cause.fields) != 1:
+    own = _unknown_of(result, "model.name")
+    if reason and cause is None and own is not None:  # a lower bound
+        return f"{reason}; {own.words}"
+    if not reason or cause is None:
         return reason
-    bound = worst_box(result).fields.get(cause.fields[0])
+    if cause.cause is Cause.model_unknown and own is not None:
+        return own.words
+    if cause.cause is not Cause.not_set or len(cause.fields) != 1:
+        return reason
+    value = _unknown_of(result, cause.fields[0])
+    return f"{reason}: {value.words}" if value is not None and value != cause else reason
+
+
+def _unknown_of(result: StudyResult, name: str) -> Unknown | None:
+    """Why the files do not tell a field; None if they do, or say nothing of it."""
+    bound = worst_box(result).fields.get(name)
     value = bound.expr.value if bound is not None and isinstance(bound.expr, Const) else None
-    return f"{reason}: {value.words}" if isinstance(value, Unknown) and value != cause else reason
+    return value if isinstance(value, Unknown) else None
 
 
 def worst_box(result: StudyResult) -> Box:
@@ -96,7 +109,7 @@ def dry_run_of(study: Study) -> str:
     module = ["-m"] if link is not None and link.kind == "module" else []
     if module and target.endswith(".py"):
         target = target.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
-    return " ".join(["preflight dry-run --", *start, *module, shlex.quote(target), *words])
+    return " ".join(["preflight dry-run --save --", *start, *module, shlex.quote(target), *words])
 
 
 def _of_word(word: Word) -> str:

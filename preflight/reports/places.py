@@ -54,7 +54,11 @@ def snippet(source: Source, span: Span, label: str, mark: str, style: str, look:
     bar = look.paint("|", "bold blue")
     room = look.width - gutter - 4 - columns(before) - columns(label)  # a long span leaves room for its label
     marks = mark * max(1, min(columns(marked), max(room, _LEAST_MARKS)))
-    under = " " * columns(before) + look.paint(f"{marks} {label}".rstrip(), style)
+    lead = columns(before) - columns(label) - 1
+    if room <= columns(marks) and lead >= 0:  # no room behind the marks: the label stands before them
+        under = " " * lead + look.paint(f"{label} {marks}", style)
+    else:
+        under = " " * columns(before) + look.paint(f"{marks} {label}".rstrip(), style)
     return [f"{number} {bar} {(before + marked + after).rstrip()}", f"{' ' * gutter} {bar} {under}"]
 
 

@@ -7,6 +7,20 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from preflight.reports.contract import (
+    AssumptionJson,
+    CertaintyJson,
+    DeviceJson,
+    EditJson,
+    EstimatesJson,
+    FindingJson,
+    HostJson,
+    IntervalJson,
+    PlaceJson,
+    StartJson,
+    StudyJson,
+)
+from preflight.reports.contract import Plain as Plain
 from preflight.reports.places import place, source_of
 from preflight.reports.rules import address
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
@@ -17,8 +31,6 @@ from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.study import Box
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Const, Origin, Unknown, thawed
-
-Plain = dict[str, object]
 
 
 def written(document: object) -> str:
@@ -35,12 +47,12 @@ def _finite(value: object) -> object:
     return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def interval(found: Interval) -> Plain:
+def interval(found: Interval) -> IntervalJson:
     """{low, expected, high}, bytes."""
     return {"low": found.low, "expected": found.expected, "high": found.high}
 
 
-def device(estimate: DeviceEstimate | None) -> Plain | None:
+def device(estimate: DeviceEstimate | None) -> DeviceJson | None:
     """The memory of one GPU; None if it is unknown."""
     if estimate is None:
         return None
@@ -65,7 +77,7 @@ def device(estimate: DeviceEstimate | None) -> Plain | None:
     }
 
 
-def host(estimate: HostEstimate | None) -> Plain | None:
+def host(estimate: HostEstimate | None) -> HostJson | None:
     """The memory of one node; None if it is unknown."""
     if estimate is None:
         return None
@@ -79,12 +91,12 @@ def host(estimate: HostEstimate | None) -> Plain | None:
     }
 
 
-def estimates(found: Estimates) -> Plain:
+def estimates(found: Estimates) -> EstimatesJson:
     """{device, host}."""
     return {"device": device(found.device), "host": host(found.host)}
 
 
-def certainty(found: Estimates, standings: Mapping[str, Standing], unknown: Iterable[Unknown] = ()) -> Plain:
+def certainty(found: Estimates, standings: Mapping[str, Standing], unknown: Iterable[Unknown] = ()) -> CertaintyJson:
     """How well an estimate is known: its verdict, what that depends on, how each field is known, and what is missing.
 
     `unknown`: the values of the files that cannot be known, beside those that keep a side from being estimated.
@@ -101,7 +113,7 @@ def certainty(found: Estimates, standings: Mapping[str, Standing], unknown: Iter
     }
 
 
-def assumption(found: Assumption) -> Plain:
+def assumption(found: Assumption) -> AssumptionJson:
     """A field that a verdict depends on and that is not known well."""
     return {
         "field": found.field,
@@ -117,32 +129,34 @@ def job(found: Job) -> Plain:
     return data
 
 
-def at(outcome: Outcome, report: Report, origin: Origin | None) -> Plain:
+def at(outcome: Outcome, report: Report, origin: Origin | None) -> PlaceJson:
     """{path, line, column, end_line, end_column} of an origin; all null for a finding without a place."""
     if origin is None:
-        return dict.fromkeys(("path", "line", "column", "end_line", "end_column"))
+        return {"path": None, "line": None, "column": None, "end_line": None, "end_column": None}
     found = place(report, origin)
     return {
-        "path": outcome.name(report, origin.path),
-        "line": found.line if found else 1,
-        "column": found.column if found else 1,
+        **start(outcome, report, origin),
         "end_line": found.end_line if found else 1,
         "end_column": found.end_column if found else 1,
     }
 
 
-def start(outcome: Outcome, report: Report, origin: Origin) -> Plain:
+def start(outcome: Outcome, report: Report, origin: Origin) -> StartJson:
     """{path, line, column} of an origin."""
-    found = at(outcome, report, origin)
-    return {key: found[key] for key in ("path", "line", "column")}
+    found = place(report, origin)
+    return {
+        "path": outcome.name(report, origin.path),
+        "line": found.line if found else 1,
+        "column": found.column if found else 1,
+    }
 
 
-def edit(outcome: Outcome, report: Report, found: Edit) -> Plain:
+def edit(outcome: Outcome, report: Report, found: Edit) -> EditJson:
     """An edit with its place in the text as it stands."""
     return {**at(outcome, report, Origin(found.path, found.span)), "text": found.text}
 
 
-def finding(outcome: Outcome, report: Report, found: Finding) -> Plain:
+def finding(outcome: Outcome, report: Report, found: Finding) -> FindingJson:
     """A finding; its estimate is that of its study's worst combination."""
     worst = report.studies[found.study].space.worst if found.study is not None else None
     return {
@@ -165,7 +179,7 @@ def finding(outcome: Outcome, report: Report, found: Finding) -> Plain:
     }
 
 
-def study(outcome: Outcome, report: Report, result: StudyResult) -> Plain:
+def study(outcome: Outcome, report: Report, result: StudyResult) -> StudyJson:
     """A study with the counts of its space and its worst combination."""
     space, worst = result.space, result.space.worst
     counts = space.counts
@@ -202,7 +216,7 @@ def _box(result: StudyResult) -> Box:
     return next(one.box for one in result.space.boxes if one.worst is result.space.worst)
 
 
-def _origins(outcome: Outcome, report: Report, result: StudyResult) -> Mapping[str, Plain]:
+def _origins(outcome: Outcome, report: Report, result: StudyResult) -> Mapping[str, StartJson]:
     """The place of each Job field of the worst combination."""
     return {
         name: start(outcome, report, bound.origin)

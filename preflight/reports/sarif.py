@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from preflight import REPOSITORY, __version__
 from preflight.reports import plain
+from preflight.reports.contract import PlaceJson
 from preflight.reports.rules import address, explanation, fingerprints, summary, tags
 from preflight.reports.style import Look
 from preflight.reports.summary import assumptions
@@ -129,7 +130,7 @@ def _artifact(path: str) -> plain.Plain:
     return {"uri": quote(name), "uriBaseId": "SRCROOT"}
 
 
-def _region(found: plain.Plain) -> plain.Plain:
+def _region(found: PlaceJson) -> plain.Plain:
     return {
         "startLine": found["line"],
         "startColumn": found["column"],

@@ -36,9 +36,17 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
         yield "Found " + ", ".join(found) + _offers(outcome)
     yield from nothing_checked(outcome, look) or [studies_line(outcome, look)]
     machines = [note for _, result in outcome.studies() for note in result.notes]
-    notes = [*machines, *(note for report in outcome.reports for note in report.notes), *outcome.notes]
+    remarks = [note for _, result in outcome.studies() for note in result.remarks[:1]]
+    notes = [
+        *machines,
+        *dict.fromkeys(remarks),
+        *(note for report in outcome.reports for note in report.notes),
+        *outcome.notes,
+    ]
     if look.detail == "all":
-        for note in dict.fromkeys([*_first(*_unknown(outcome)), *_dry_run(outcome), *_assumed(outcome), *notes]):
+        for note in dict.fromkeys(
+            [*_first(*_unknown(outcome)), *_host_reasons(outcome), *_dry_run(outcome), *_assumed(outcome), *notes]
+        ):
             yield f"note: {clean(note)}"
     else:
         yield from _in_short(outcome, dict.fromkeys(notes), look)
@@ -56,9 +64,20 @@ def _in_short(outcome: Outcome, notes: Iterable[str], look: Look) -> Iterator[st
         yield _remark(
             "unknown", f"the GPU memory of {plural(left, 'more study')}, with other reasons: see --explain", look
         )
+    yield from (_remark("unknown", text, look) for text in dict.fromkeys(_host_reasons(outcome)))
     yield from (f"note: {clean(note)}" for note in _dry_run(outcome))  # in one line, so that it can be copied
     for note in [*_assumed(outcome), *notes]:
         yield _remark("note", note, look)
+
+
+def _host_reasons(outcome: Outcome) -> Iterator[str]:
+    """Why the host memory of studies is unknown where a limit is known, with the largest sample that fits."""
+    for report, result in outcome.studies():
+        worst = result.space.worst
+        cause = worst.estimates.causes.get("host")
+        limited = worst.job.machine.memory_limit is not None or worst.job.machine.node_memory is not None
+        if cause is not None and limited:
+            yield f"the host memory of {outcome.shown(report, result.study.paths[0])}: {cause.words}"
 
 
 def _remark(kind: str, text: str, look: Look) -> str:

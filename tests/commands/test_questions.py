@@ -70,7 +70,7 @@ def test_nothing_is_asked_where_everything_is_known(project: Write, real: Comman
         (program(), "set.train.seq_len = NUMBER", "128", "the length is unknown"),
         (program(), 'gpu = "..."', '"H100"', 'gpu = "..."'),
         (program(batch="int(input())"), "set.train.batch_size = NUMBER", "8", "set.train.batch_size"),
-        (program(model="input()"), 'set.model.name = "..."', '"gpt2"', "the model is not known"),
+        (program(model="input()"), 'set.model.name = "..."', '"gpt2"', "input() is not evaluated statically"),
         (program(model='"gpt2-larg"'), 'set.model.name = "..."', '"gpt2-large"', "no model is known as gpt2-larg"),
     ],
 )
@@ -105,6 +105,26 @@ def test_the_question_that_more_studies_need_comes_first(project: Write, real: C
     out = real(".").out
     assert lines(out) == ["set.train.seq_len = NUMBER"]  # a batch size would replace those of the other two
     assert "[3 of 3 studies]" in out
+
+
+IMAGES = """\
+import torch, elsewhere
+model = elsewhere.Network().cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for images, labels in torch.utils.data.DataLoader(elsewhere.images, batch_size=4):
+    torch.nn.functional.cross_entropy(model(images), labels).backward()
+    optimizer.step()
+"""
+
+
+def test_a_model_that_nobody_knows_is_not_asked_for_its_tokens(project: Write, real: Command) -> None:
+    project({"train.py": IMAGES})
+    assert "set.train.seq_len" not in " ".join(lines(real().out))
+
+
+def test_one_model_is_not_asked_for_several_programs(project: Write, real: Command) -> None:
+    project({"a.py": IMAGES, "b.py": IMAGES.replace("Network", "Other")})
+    assert "set.model.name" not in " ".join(lines(real(".").out))
 
 
 def test_what_an_answer_would_replace_is_said(project: Write, real: Command) -> None:
@@ -258,9 +278,9 @@ def test_explain_hides_defaults_and_shows_causes(project: Write, real: Command) 
 def test_reasons_are_said_once_with_their_number(project: Write, real: Command) -> None:
     project({f"{name}.py": program(model="input()") for name in "abc"})
     out = " ".join(real(".").out.split())
-    assert out.count("the model is not known") == 1
-    assert "unknown: the GPU memory of a.py and 2 more: the model is not known" in out
-    assert real(".", "-v").out.count("the model is not known") == 3
+    assert out.count("input() is not evaluated statically") == 1
+    assert "unknown: the GPU memory of a.py and 2 more: input() is not evaluated statically" in out
+    assert real(".", "-v").out.count("input() is not evaluated statically") == 3
 
 
 def test_a_diff_says_what_it_leaves_out(project: Write, check: Command) -> None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from processes import HANGS
 
 from preflight.engine.estimator import Estimator
 from preflight.machines.gpus import find_gpu
-from preflight.reports.map import drawn_map
+from preflight.reports.drawings import HEIGHT, drawn, drawn_map
+from preflight.reports.figures import map_figure, step_figure
 from preflight.reports.plot import figure, format_of
 from preflight.reports.style import Look
-from preflight.reports.timeline import HEIGHT, drawn
+from preflight.reports.svg import step
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.estimates import ALL_PARTS, StepMoment
-from preflight.vocabulary.job import build
+from preflight.vocabulary.estimates import Estimates, StepMoment
+from preflight.vocabulary.job import Job, build
 
 GIB = 2**30
 STEP = [
@@ -46,13 +50,28 @@ def test_drawing_in_ascii_and_without_room() -> None:
     assert drawn([], 0, None, Look()) == []
 
 
-@pytest.mark.parametrize(("suffix", "head"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
+@pytest.mark.parametrize(("suffix", "head"), [(".svg", b"<svg"), (".png", b"\x89PNG")])
 def test_figure(suffix: str, head: bytes) -> None:
-    pytest.importorskip("matplotlib")
+    if suffix == ".png":
+        pytest.importorskip("matplotlib")
     kind = format_of(Path(f"x{suffix}"))
-    first = figure("a title", ALL_PARTS, STEP, GIB, 8 * GIB, "lm_head", kind)
+    shown = step_figure(STEP, GIB, 8 * GIB, 100)
+    assert shown is not None
+    first = figure("a title", shown, "lm_head", kind)
     assert first.startswith(head)
-    assert first == figure("a title", ALL_PARTS, STEP, GIB, 8 * GIB, "lm_head", kind)
+    assert first == figure("a title", shown, "lm_head", kind)
+
+
+def test_terminal_file_and_page_have_one_figure() -> None:
+    shown = step_figure(STEP, 2 * GIB, 8 * GIB, 67)  # as wide as the drawing of a terminal with 80 columns
+    assert shown is not None
+    file, inside = figure("<a title>", shown, "lm_head", "svg").decode(), step(shown, "a step")
+    paths = re.findall(r'<path class="c\d" d="[^"]+"/>', inside)
+    assert len(paths) == len(shown.layers)
+    assert all(path in file for path in paths)
+    assert ElementTree.fromstring(file).tag.endswith("svg")
+    assert "&lt;a title&gt;: peak 11.9 GiB, forward in lm_head" in file
+    assert drawn(STEP, 2 * GIB, 8 * GIB, Look(width=80))[0].strip().startswith(f"{shown.peak.height / GIB:.1f}")
 
 
 def test_other_formats_are_refused() -> None:
@@ -71,8 +90,22 @@ def test_map_grows_and_marks() -> None:
     assert "1,024" not in lines[1]  # more than its positions
 
 
+def test_map_of_a_need_that_no_length_changes_has_one_column() -> None:
+    job = build({"model.parameters": 10, "train.batch_size": 300})
+    law = Estimator(find_gpu("H100")).full
+    known = build({"model.name": "bert-base-uncased", "train.seq_len": 128})
+
+    def seen(asked: Job) -> Estimates:
+        """As of a dry run that saw no length: the batch alone counts."""
+        return law(with_fields(known, {"train.batch_size": asked.train.batch_size}))
+
+    found = map_figure(job, seen)
+    assert found.sizes == (None,)
+    assert [batch for batch, _ in found.rows][-2:] == [256, 512]  # beyond the batch of the job
+    assert list(drawn_map(job, seen, "H100", Look()))[1].split() == ["batch", "GiB"]
+
+
 def test_command_writes_a_figure(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     out = tmp_path / "step.svg"
     command = [sys.executable, "-m", "preflight", "estimate", "bert-base-uncased", "--set", "train.batch_size=8"]
     done = subprocess.run([*command, "--set", "train.seq_len=128", "--plot", str(out)], capture_output=True, text=True,

@@ -44,7 +44,9 @@ LAUNCH = "#!/bin/bash\n#SBATCH --gres=gpu:2\n"
 def test_the_command(project: Write, check: Command, name: str, text: str | None, command: str) -> None:
     project({"train.py": UNKNOWN, "pkg/train.py": UNKNOWN, "pkg/__init__.py": "", **({name: text} if text else {})})
     found = check(name)
-    assert f"a run of the program without a GPU tells what it needs: preflight dry-run -- {command}\n" in found.out
+    assert (
+        f"a run of the program without a GPU tells what it needs: preflight dry-run --save -- {command}\n" in found.out
+    )
 
 
 def test_no_command_where_all_is_known(project: Write, check: Command) -> None:
@@ -56,4 +58,4 @@ def test_no_command_where_all_is_known(project: Write, check: Command) -> None:
 
 def test_the_command_starts_in_the_folder_of_its_project(project: Write, check: Command) -> None:
     project({"app/preflight.toml": "", "app/train.py": UNKNOWN})
-    assert "tells what it needs: cd app && preflight dry-run -- python train.py\n" in check("app/train.py").out
+    assert "tells what it needs: cd app && preflight dry-run --save -- python train.py\n" in check("app/train.py").out

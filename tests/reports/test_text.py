@@ -179,6 +179,13 @@ def test_caret_stands_under_the_span(text: str, part: str, under: str) -> None:
     assert lines[1] == "  | " + under
 
 
+def test_a_label_without_room_behind_the_marks_stands_before_them() -> None:
+    text = f"{'a' * 40} = 64"
+    lines = snippet(Source("x", text), span(text, "64"), "too much for this GPU", "^", "bold", Look(width=60), 1)
+    assert lines[1] == "  | " + "too much for this GPU ^^".rjust(45)
+    assert all(len(line) <= 60 for line in lines)
+
+
 def test_long_line_is_cut_around_the_span() -> None:
     text = "x: [" + "1, " * 200 + "64, " + "2, " * 200 + "]\n"
     lines = snippet(Source("x", text), span(text, "64"), "", "^", "bold", Look(width=60), 1)

@@ -1,0 +1,247 @@
+"""`preflight run`: starts a command as it is, records its memory, and says after a death which limit was hit."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from preflight.commands.options import STATED, parse_set, set_option
+from preflight.reports import streams
+from preflight.vocabulary.errors import PreflightError, UsageError
+
+if TYPE_CHECKING:
+    from preflight.engine.launched import Launched
+    from preflight.postmortem.diagnosis import Diagnosis
+    from preflight.vocabulary.estimates import DeviceEstimate
+    from preflight.vocabulary.watched import WatchedRun
+
+SIGNATURE = "preflight run: "
+READING_SECONDS = 20.0
+"""Seconds for reading the job before the command starts; without a job it starts all the same."""
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": False},
+    options_metavar="[OPTIONS] --",
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND")
+@click.option("--retry", type=click.IntRange(0, 10), default=0, show_default=True, metavar="N",
+              help="After memory ran out, start again with a smaller batch or fewer workers.")  # fmt: skip
+@click.option("--mode", type=click.Choice(["off", "record", "warn", "enforce"]), default="warn", show_default=True,
+              help="warn: say early what will not fit. enforce: end the command then.")  # fmt: skip
+@click.option("--lost-minutes", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="MINUTES",
+              help="Do not start again what ran longer, unless the program resumes by itself.")  # fmt: skip
+@click.option("--gpu", type=STATED, metavar="NAME", help="The GPU, for the law, as in a100-80gb.")
+@set_option
+@click.option("--no-store", is_flag=True, help="Do not keep the records of this run.")
+@click.option("--record", "places", type=STATED, multiple=True, metavar="PLACE",
+              help="Write the record there as well, as preflight runs --export does.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Say only why the command died.")
+def command(
+    words: tuple[str, ...],
+    retry: int,
+    mode: str,
+    lost_minutes: float,
+    gpu: str | None,
+    assignments: tuple[str, ...],
+    no_store: bool,
+    places: tuple[str, ...],
+    quiet: bool,
+) -> int:
+    """Run a training command and record its memory: on the GPU by phase, and on the host.
+
+    The program is not changed. Its output, its exit status and signals are its own. The records stay on this machine
+    (preflight runs shows them), and preflight check knows from then on what the job needs.
+
+    Put the command after --, as in: preflight run -- torchrun train.py
+    """
+    from preflight.watch.process import end_like
+
+    if not words:
+        raise UsageError("name the command after --, as in preflight run -- python train.py")
+    asked = _Asked(mode, lost_minutes, gpu, assignments, not no_store, places, quiet)
+    given, tries = words, 0
+    while True:
+        run, known = asked.once(given)
+        again = asked.again(run, known, given) if tries < retry else None
+        if again is None:
+            return end_like(run.status)
+        given, tries = again, tries + 1
+
+
+class _Asked:
+    """The options, and what is done with each start of the command."""
+
+    def __init__(
+        self, mode: str, lost_minutes: float, gpu: str | None, assignments: tuple[str, ...], keeps: bool,
+        places: tuple[str, ...], quiet: bool,
+    ) -> None:  # fmt: skip
+        from preflight.store.exchange import carrier_of
+
+        self._mode, self._lost, self._gpu, self._keeps, self._quiet = mode, lost_minutes, gpu, keeps, quiet
+        self._places = tuple(carrier_of(place) for place in places)
+        self._set = parse_set(assignments)
+        self._environment: dict[str, str] = {}
+        self._cause: Diagnosis | None = None
+
+    def _say(self, line: str) -> None:
+        streams.complain(SIGNATURE + line)
+
+    def once(self, words: tuple[str, ...]) -> tuple[WatchedRun, Launched | None]:
+        """One start of the command, to its end."""
+        from preflight.watch.process import MODE, Start, watch
+        from preflight.watch.text import summary
+
+        known = self._read(words)
+        law = known.study.space.worst.estimates.device if known is not None else None
+        if not self._quiet:
+            judged = f"; the law says {_need(law)}" if law is not None else ""
+            self._say(f"records the memory of {shlex.join(words)[:200]} and changes nothing in it{judged}")
+        forecaster = _Forecaster(law, self._mode, self._say) if law is not None else None
+        watches = forecaster is not None and self._mode in ("warn", "enforce")
+        environment = {MODE: self._mode, **self._environment}
+        run = watch(Start(words, environment, forecaster.look if watches and forecaster is not None else None))
+        if not self._quiet:
+            for line in summary(run, law):
+                self._say(line)
+        self._cause = _explained(run)
+        self._died(run)
+        if self._mode != "off":
+            self._keep(run, known, law)
+        return run, known
+
+    def _read(self, words: tuple[str, ...]) -> Launched | None:
+        """What the command is known to train. A command that cannot be read runs all the same."""
+        from preflight.commands.options import progress_of
+        from preflight.engine.check import CheckOptions
+        from preflight.engine.launched import launched
+
+        if self._mode == "off":
+            return None
+        try:
+            return launched(
+                words, Path.cwd(), CheckOptions(self._gpu, None, self._set, progress=progress_of(READING_SECONDS, True))
+            )
+        except UsageError:
+            raise
+        except PreflightError as error:
+            self._say(f"the job was not read: {error}")
+        except Exception as error:  # reading is an aid here: the command starts whatever it finds
+            self._say(f"the job was not read: {type(error).__name__}")
+        return None
+
+    def _died(self, run: WatchedRun) -> None:
+        """Why, if memory was the reason."""
+        if run.status == 0:
+            return
+        how = f"signal {-run.status}" if run.status < 0 else f"status {run.status}"
+        if self._cause is None:
+            if not self._quiet:
+                self._say(f"the command ended with {how}; nothing says that memory was the reason")
+            return
+        cause = self._cause
+        when = f" in {cause.when.phase}" if cause.when.phase else ""
+        self._say(f"died{when} ({how}): {cause.title}")
+        for note in (*cause.notes[:2], *cause.help[:2]):
+            self._say(f"  {note}")
+
+    def again(self, run: WatchedRun, known: Launched | None, words: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The command for another start, with one setting lower; None: it is not started again."""
+        from preflight.watch.retry import remedy
+
+        if run.end not in ("oom", "killed") or self._cause is None:
+            return None
+        resumes = known is not None and known.job.train.resumes not in (None, "no")
+        if run.seconds > 60 * self._lost and not resumes:
+            self._say(f"not started again: {run.seconds / 60:.0f} minutes would be lost (--lost-minutes)")
+            return None
+        if resumes and any(one.phase == "save" and not one.ended for one in run.ranks):
+            self._say("not started again: it died while it saved, so its newest checkpoint may not be whole")
+            return None
+        found = remedy(self._cause.limit, self._cause.when.phase, known.job if known is not None else None)
+        if isinstance(found, str):
+            self._say(f"not started again: {found}")
+            return None
+        if found.environment:
+            self._environment.update(found.environment)
+            self._say(f"starting again with {' '.join(f'{name}={value}' for name, value in found.environment.items())}")
+            return words
+        return self._override(self._read(words), found.setting, found.value)  # the deadline of the first is over
+
+    def _override(self, known: Launched | None, field: str, value: int) -> tuple[str, ...] | None:
+        from preflight.engine.launched import Override, lowered
+
+        changed = lowered(known, field, value) if known is not None else "the job of the command is not known"
+        if not isinstance(changed, Override):
+            self._say(f"not started again: {changed}")
+            return None
+        self._say(f"starting again, {changed.title}: {shlex.join(changed.words)[:400]}")
+        return changed.words
+
+    def _keep(self, run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> None:
+        """The record in the store and in the places that are named. None of them can end the run otherwise."""
+        from preflight.store.database import StoreError
+        from preflight.store.records import kept_run
+        from preflight.store.runs import add
+
+        record = kept_run(run, known.job if known is not None else None, law, known.data if known is not None else "")
+        try:
+            if self._keeps:
+                add(record)
+        except (StoreError, OSError) as error:
+            if not self._quiet:
+                self._say(f"the records are not kept: {error}")
+        for place in self._places:
+            try:
+                place.put([record])
+            except PreflightError as error:
+                self._say(str(error))
+
+
+class _Forecaster:
+    """Looks at the records while the command runs, and speaks once."""
+
+    def __init__(self, law: DeviceEstimate, mode: str, say: Callable[[str], None]) -> None:
+        self._law, self._mode, self._say, self._spoke = law, mode, say, False
+
+    def look(self, folder: Path) -> int | None:
+        from preflight.vocabulary.words import gib
+        from preflight.watch.forecast import forecast
+        from preflight.watch.records import ranks_of
+        from preflight.watch.text import highest
+
+        if self._spoke:
+            return None
+        ranks = ranks_of(folder)
+        capacity = next((one.machine.gpu_memory for one in ranks if one.machine.gpu_memory), None)
+        found = forecast(self._law, highest(ranks), max((one.steps for one in ranks), default=0), capacity)
+        if found is None:
+            return None
+        self._spoke = True
+        ends = self._mode == "enforce" and found.certain
+        self._say(
+            f"{found.phase} is expected to need {gib(found.expected)} of {gib(found.capacity)} (training takes "
+            f"{found.residual:.2f} of what the law says){': ending the command' if ends else ''}"
+        )
+        return signal.SIGTERM if ends else None
+
+
+def _need(law: DeviceEstimate) -> str:
+    from preflight.vocabulary.words import gib
+
+    room = f" of {gib(law.capacity)}" if law.capacity is not None else ""
+    return f"{'at least ' if law.lower_bound else ''}{gib(law.process.expected)}{room} on the GPU"
+
+
+def _explained(run: WatchedRun) -> Diagnosis | None:
+    from preflight.postmortem.watched import explained
+    from preflight.watch.host import CGROUPS, control_group
+
+    group = control_group()
+    inside = group is not None and group.folder.is_relative_to(CGROUPS)
+    return explained(run, str(group.folder.relative_to(CGROUPS)) if inside and group is not None else "")

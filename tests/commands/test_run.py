@@ -1,0 +1,99 @@
+"""`preflight run` and `preflight runs` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from folders import Write
+from processes import HANGS
+
+PROGRAM = """
+import argparse, torch
+from transformers import BertConfig, BertForSequenceClassification
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch_size", type=int, default=64)
+parser.add_argument("--grad_accum", type=int, default=1)
+args = parser.parse_args()
+model = BertForSequenceClassification(BertConfig(
+    hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128, vocab_size=99))
+data = torch.utils.data.TensorDataset(torch.zeros(128, 64, dtype=torch.long), torch.zeros(128, dtype=torch.long))
+loader = torch.utils.data.DataLoader(data, batch_size=args.batch_size)
+optimizer = torch.optim.AdamW(model.parameters())
+for step, (x, y) in enumerate(loader):
+    loss = model(input_ids=x, labels=y).loss / args.grad_accum
+    loss.backward()
+    if (step + 1) % args.grad_accum == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+print("done", step + 1)
+"""
+
+
+def preflight(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PREFLIGHT_STORE": str(folder / "data" / "runs.sqlite"),
+        "OMP_NUM_THREADS": "1",
+        **variables,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "preflight", *words], cwd=folder, env=environment, capture_output=True, text=True,
+        timeout=HANGS, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("run",), "name the command after --"),
+        (("run", "--", "there-is-no-such-command"), "there is no such command"),
+        (("runs", "ffff"), "no run was recorded yet"),
+        (("runs", "--export", "all.csv"), "is none of FILE.jsonl, FILE.parquet"),
+        (("runs", "--import", "missing.jsonl"), "cannot be read"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    done = preflight(tmp_path, *words)
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if not line.startswith("preflight run: ")]
+    assert len(said) == 1
+    assert why in said[0]
+
+
+def test_no_runs_yet(tmp_path: Path) -> None:
+    assert "no run was recorded yet" in preflight(tmp_path, "runs").stdout
+    assert json.loads(preflight(tmp_path, "runs", "--output-format", "json").stdout) == []
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_run_that_may_not_be_kept_runs(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("no folder")
+    done = preflight(tmp_path, "run", "--", "sh", "-c", "echo hello")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert "the records are not kept" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_job_that_dies_starts_again_with_less_and_is_known_afterwards(project: Write) -> None:
+    folder = project({"train.py": PROGRAM})
+    command = ("--", sys.executable, "train.py", "--batch_size", "64")
+    card = {"PREFLIGHT_SMALL_CARD": "22MiB"}
+    died = preflight(folder, "run", *command, **card)
+    assert died.returncode == 1
+    assert "died in forward" in died.stderr
+    lived = preflight(folder, "run", "--retry", "4", *command, **card)
+    assert lived.returncode == 0, lived.stderr
+    assert "the effective batch stays 64" in lived.stderr
+    assert lived.stdout.startswith("done ")
+    assert (folder / "train.py").read_text() == PROGRAM
+    runs = json.loads(preflight(folder, "runs", "--output-format", "json").stdout)
+    assert runs[0]["outcome"] == "completed"
+    assert {run["outcome"] for run in runs[1:]} == {"oom"}
+    assert runs[0]["job"]["train"]["batch_size"] * runs[0]["job"]["train"]["grad_accum"] == 64
+    shown = preflight(folder, "runs", runs[0]["id"][:6])
+    assert "optimizer" in shown.stdout
