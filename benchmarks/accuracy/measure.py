@@ -9,12 +9,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from typing import NamedTuple
 
 from benchmarks.accuracy.peers import Answer, Peer, Refused
 from benchmarks.accuracy.score import Score
 from benchmarks.accuracy.tool import NAME, Preflight, job_of
 from benchmarks.accuracy.truth import Fields, Inexpressible, Run
-from preflight.vocabulary.estimates import DeviceEstimate, Interval
+from preflight.vocabulary.estimates import Interval, Verdict
+
+
+class Said(NamedTuple):
+    """What tables name of an estimate. An estimate itself cannot be sent from one process to another."""
+
+    verdict: Verdict
+    phase: str
 
 
 @dataclass
@@ -24,7 +32,7 @@ class Measured:
     scores: list[Score] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     crashes: list[str] = field(default_factory=list)
-    estimates: dict[str, DeviceEstimate] = field(default_factory=dict)
+    estimates: dict[str, Said] = field(default_factory=dict)
     """preflight's, by run."""
 
     def add(self, other: Measured) -> None:
@@ -96,7 +104,7 @@ def _preflight(run: Run, ours: Preflight, found: Measured) -> Iterable[Score]:
     found.seconds[NAME] = found.seconds.get(NAME, 0.0) + time.perf_counter() - start
     if isinstance(answer, Refused):
         return _refused(run, NAME, answer.reason)
-    found.estimates[run.id] = answer
+    found.estimates[run.id] = Said(answer.verdict, answer.phase)
     scores = []
     for tier, size in run.measured.items():
         interval: Interval = getattr(answer, tier)

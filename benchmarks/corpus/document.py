@@ -29,10 +29,10 @@ INTRODUCTION = """# What strangers would see
 named. `benchmarks/corpus/repositories.toml` lists them; none of their files is kept with preflight. `dev` repositories
 are used to make preflight better. `held` ones are run and counted, and nobody reads their files or findings to tune a
 rule. Many of both groups are also in the dumps that `tests/golden` compares. `last` ones were labelled by readers who
-never ran preflight on them, and who had not seen its source. Their first run is of 22 November 2026, at 6d1bdeb7 and
-cd3e1fbe, of the source of fca65085: 39 of the 41 were run, and two of them cut off after 58 and 75 seconds of CPU on a
-busy machine. Nothing was changed for them before that run; what was slow was made faster after it. An earlier group of
-23 was judged on the same day, at 8aec28d: 462 values were right, 345 missed and 77 wrong; it is `dev` now. The other
+never ran preflight on them, and who had not seen its source. Their first run is of 23 November 2026, of the source of
+3028415f, and nothing was changed for them before it; the internal error that it found in one of them was fixed after
+it. Two earlier groups, of 41 and 23 repositories, were judged on the day before, at fca65085 and 8aec28d: of the values
+behind a figure 355 of 363 and 135 of 150 were right. They are `dev` now, with results of fca65085. The other
 results of this page are of c326e3d5."""
 
 
@@ -123,7 +123,7 @@ def _launches(rows: Sequence[Row]) -> Iterator[str]:
     words = {
         "figure": "a figure of GPU memory: batch, precision and number of GPUs are stated",
         "assumed": "a figure that rests on a default for one of these",
-        "range": "a lower bound, or a figure that depends on a value",
+        "range": "a lower bound, or figures for a few values of what no file states",
         NO_STUDY: "no study: it trains nothing, or preflight cannot read it",
     }
     counts = {name: sum((answers(record) for record in each), Counter[str]()) for name, each in _groups(rows).items()}

@@ -72,7 +72,9 @@ def _study(study: Mapping[str, Any], fits_only_if: set[str | None]) -> StudyRow:
     stated = sorted(study["origins"])
     answer: Answer
     if device is None:
-        answer = "unknown"
+        # the need at usual values of what no file states, or the largest value that fits, is a range
+        told = fits_only_if.intersection(study["paths"]) and _cause(study["unknown"]) != "model"
+        answer = "range" if told and not _model_unknown(study) else "unknown"
     elif device["lower_bound"] or study["combinations"] is None or study["paths"][0] in fits_only_if:
         answer = "range"
     else:
@@ -98,6 +100,10 @@ def _cause(unknown: list[str]) -> Causes:
         return "batch"
     lengths = ("train.seq_len", "train.target_len", "train.text_len", "train.image_size")
     return "length" if any(name in unknown for name in lengths) else "other"
+
+
+def _model_unknown(study: Mapping[str, Any]) -> bool:
+    return any(one["cause"] == "model-not-known" for one in study["unknown_causes"])
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:

@@ -90,6 +90,6 @@ def _fit(points: Sequence[Point]) -> None:
 def _error(point: Point) -> float:
     """Of the expected value alone: an interval takes three times as long, and this runs 10^5 times."""
     job = point[1]
-    rank = rank_of(job, job.data.sample_bytes or 0, None, cuda=False)
+    rank = rank_of(job, job.data.sample_bytes or 0, None, cuda=False, trains=False)
     expected = max(moment.total for moment in moments_of(rank)) * (job.parallel.ranks_per_node or 1)
     return abs(expected / point[2] - 1)

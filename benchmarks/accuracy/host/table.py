@@ -16,7 +16,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2]))
 
-from benchmarks.accuracy.host import earlier, jobs, refit  # noqa: E402
+from benchmarks.accuracy.host import earlier, jobs, programs, refit  # noqa: E402
 from preflight.memory.host.base import bytes_of, parts_of  # noqa: E402
 from preflight.memory.host.estimate import estimate_host  # noqa: E402
 from preflight.vocabulary.estimates import HostEstimate  # noqa: E402
@@ -49,7 +49,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> Iterator[Line]:
     """Points beside their estimates."""
     for row in rows:
         if row["what"] == "loader":
-            found = estimate_host(jobs.job_of(row), cuda=False)
+            found = estimate_host(jobs.job_of(row), cuda=False, trains=False)
             assert isinstance(found, HostEstimate), found
             size, node = jobs.measured(row), found.per_node
             yield Line(row["group"], row["id"], size, node.expected, node.low <= size <= node.high)
@@ -146,7 +146,7 @@ def main() -> None:
     far = [f"- {line.error:+.1%}: {line.group}: {line.name}" for line in worst if abs(line.error) > 0.1]
     text = TEXT.read_text(encoding="utf-8")
     parts = {"SUMMARY": "\n".join(summary(found, left_out)), "DRAWN": "\n".join(drawn(random)),
-             "EVERY": "\n".join(every(found)), "MACHINE": facts(rows),
+             "EVERY": "\n".join(every(found)), "MACHINE": facts(rows), "PROGRAMS": "\n".join(programs.page()),
              "FAR": "\n".join(far) or "None."}  # fmt: skip
     for name, part in parts.items():
         text = text.replace(f"<!-- {name} -->", part)
