@@ -35,6 +35,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import json_contract  # noqa: E402
 import picture  # noqa: E402
 import reference  # noqa: E402
 import results  # noqa: E402
@@ -58,6 +59,8 @@ def generated(only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Path and text of every generated file, or of some."""
     if not only or SCHEMA in only:
         yield SCHEMA, schema()
+    if not only or any(path.startswith(json_contract.FOLDER) for path in only):
+        yield from (made for made in json_contract.schemas() if not only or made[0] in only)
     if not only or any(path.startswith(f"{RULES}/") for path in only):
         yield from (made for made in rule_pages() if not only or made[0] in only)
     if not only or SITE in only:
@@ -156,9 +159,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "figures": results.figures,
     "held-out": results.held_out,
     "jobs": reference.jobs,
+    "json": json_contract.tables,
     "repositories": results.repositories,
     "settings": reference.settings,
     "versions": reference.versions,
+    "batch-columns": reference.batch_columns,
 }
 
 

@@ -134,6 +134,15 @@ def jobs() -> str:
     return "\n".join(text[1:]) + "\n"
 
 
+def batch_columns() -> str:
+    """The columns of `preflight batch`."""
+    from preflight.engine.score.columns import COLUMNS
+
+    types = {str: "text", int: "integer"}
+    rows = [f"| `{name}` | {types[kind]} | {meaning} |" for name, (kind, meaning) in COLUMNS.items()]
+    return "\n".join(["| Column | Type | Meaning |", "| --- | --- | --- |", *rows]) + "\n"
+
+
 def field_meanings() -> dict[str, tuple[str, str]]:
     """Field -> unit and meaning, as scripts/job_fields.toml has them."""
     data = tomllib.loads(Path(__file__).with_name("job_fields.toml").read_text(encoding="utf-8"))
