@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
+os.environ["PREFLIGHT_STORE"] = "off"  # runs that somebody recorded on this machine change no test
 os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; workers of pytest-xdist set 80
 
 

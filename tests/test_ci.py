@@ -9,11 +9,11 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-IN_ALL = 40 * 60
+IN_ALL = 44 * 60
 """Seconds that `.ci/run` may take on two quiet cores."""
 
 
-def test_the_budgets_of_the_steps_stay_within_forty_minutes() -> None:
+def test_the_budgets_of_the_steps_stay_within_their_sum() -> None:
     steps = re.findall(r'^step "([^"]+)" (\d+) ', (ROOT / ".ci/run").read_text(), re.MULTILINE)
     assert len(steps) == len(re.findall(r"^step ", (ROOT / ".ci/run").read_text(), re.MULTILINE))
     assert sum(int(budget) for _, budget in steps) <= IN_ALL

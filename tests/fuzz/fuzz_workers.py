@@ -57,6 +57,10 @@ class Tally:
         self.slowest = sorted([*self.slowest, (seconds, number, kind)], reverse=True)[:10]
 
 
+APART = ("preflight.tracer", "preflight.batch", "preflight.editor")
+"""Rooms that need what only some have, and that read no file of a project by themselves."""
+
+
 def import_everything() -> None:
     """What a command imports when it needs it is imported once, before any process is forked."""
     import preflight
@@ -64,7 +68,7 @@ def import_everything() -> None:
 
     for package in (preflight, preflight_rules):
         for one in walk_packages(package.__path__, f"{package.__name__}."):
-            if not one.name.startswith("preflight.tracer") and "__main__" not in one.name:
+            if not one.name.startswith(APART) and "__main__" not in one.name:
                 import_module(one.name)
     for name in ("hydra.core.config_search_path", "hydra._internal.config_loader_impl", "omegaconf", "ruamel.yaml"):
         import_module(name)

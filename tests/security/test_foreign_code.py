@@ -164,7 +164,7 @@ def test_an_empty_module_makes_nothing_installed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_figure_ignores_the_trees_matplotlibrc(bait: Bait) -> None:
     bait.write("matplotlibrc", "text.usetex: True\nbackend: module://preflight_bait\n")
-    figure = bait.outside / "step.svg"
+    figure = bait.outside / "step.png"
     done, markers = bait.run(PYTHON, str(bait.outside / "preflight"), *ESTIMATE, "-s", "train.precision=fp32",
                              "--plot", str(figure))  # fmt: skip
     assert done.returncode == 0, done.stderr

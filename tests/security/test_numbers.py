@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from preflight.cli import run
 from preflight.commands.options import parse_bytes
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.job import Job
-from preflight.vocabulary.spelling import LARGEST, Invalid, normal
+from preflight.vocabulary.job import MOST, Job
+from preflight.vocabulary.spelling import Invalid, normal
 
 CPU_SECONDS = 10
 """Of this process for one command: a hundred times what it takes. CPU time, so that a busy machine does not count."""
@@ -125,6 +125,7 @@ DOMAINS = {
     "steps": "parameters:\n  batch_size: {distribution: q_uniform, min: 1, max: 8, q: %s}\n",
     "logarithms": "parameters:\n  batch_size: {distribution: log_uniform_values, min: %s, max: %s}\n",
     "a normal": "parameters:\n  batch_size: {distribution: normal, mu: %s, sigma: %s}\n",
+    "a range of lengths": "parameters:\n  batch_size: {value: 4}\n  max_length: {min: 1, max: %s}\n",
     "runs": "run_cap: %s\nparameters:\n  batch_size: {value: 4}\n",
 }
 
@@ -136,7 +137,8 @@ def test_domains_of_a_sweep(
     root = project({"train.py": PROGRAM})
     for value in values:
         body = DOMAINS[domain].replace("%s", value)
-        (root / "sweep.yaml").write_text(f"program: train.py\nmethod: grid\n{body}  max_length: {{value: 64}}\n")
+        length = "" if "max_length" in body else "  max_length: {value: 64}\n"
+        (root / "sweep.yaml").write_text(f"program: train.py\nmethod: grid\n{body}{length}")
         settled(["check", "sweep.yaml", "--gpu", "RTX 4090"], capsys)
 
 
@@ -183,7 +185,7 @@ def test_what_is_no_size(text: str) -> None:
 
 @pytest.mark.parametrize("case", ["inf", "-inf", "nan", "large", "negative", "power", "digits"])
 def test_what_is_no_number_of_a_job(case: str) -> None:
-    large = {"large": LARGEST * 2, "negative": -LARGEST * 2, "power": 10**5000, "digits": "9" * 5000}
+    large = {"large": MOST * 2, "negative": -MOST * 2, "power": 10**5000, "digits": "9" * 5000}
     value = large[case] if case in large else float(case)
     with pytest.raises(Invalid) as refused:
         normal("train.batch_size", value)
