@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice, product
 from pathlib import Path
 
 from preflight.engine import file_findings, registry, suppress
@@ -16,7 +15,7 @@ from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_
 from preflight.engine.files import Batch, checkout
 from preflight.engine.measured import with_measured
 from preflight.engine.named_models import with_named_folders, with_saved_types
-from preflight.engine.points import measured_of, moments_of, points_of
+from preflight.engine.points import first_job, measured_of, moments_of, points_of
 from preflight.engine.seen_estimator import SeenEstimator, seen_by
 from preflight.engine.standings import standings, union, without_doubtful_lengths
 from preflight.engine.target import Named, Wanted, choose, placed, wanted
@@ -33,9 +32,9 @@ from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Case, Options, Rule
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.study import Box, Skipped, Study
+from preflight.vocabulary.study import Skipped, Study
 from preflight.vocabulary.tracing import Tracing
-from preflight.vocabulary.values import Cause, Choices, Domain, Origin, Range, Span, Unknown, Value
+from preflight.vocabulary.values import Cause, Origin, Span, Unknown, Value
 
 
 @dataclass(frozen=True)
@@ -280,7 +279,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     holders: Callable[[Job], Sequence[Holder]] | None = None
     held = [standings(study, box, lambda path: asked.accepts(project.root / path)) for box in study.boxes]
     if seen.kept is not None:
-        estimator = of_run = seen_by(seen.kept, _first_job(study.boxes[0]), estimator)
+        estimator = of_run = seen_by(seen.kept, first_job(study.boxes[0]), estimator)
         asked.by_run[id(study)] = study, of_run
         if of_run.speaks:
             held = [held_with(one, seen.kept, study) for one in held]
@@ -304,46 +303,6 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
         unsure=lambda: certainty.unsure(space.worst.job),
     )  # fmt: skip
     return result, case
-
-
-def _first_job(box: Box) -> Job:
-    """The Job of the first value of every axis."""
-    domains = {axis.name: axis.domain for axis in box.memory_axes}
-    first = {name: one.values[0] for name, one in domains.items() if isinstance(one, Choices)}
-    return job_at(box, first | {name: round(one.low) for name, one in domains.items() if isinstance(one, Range)})
-
-
-def job_at(box: Box, assignment: Mapping[str, Value]) -> Job:
-    """The Job of one combination: a value for each of the box's axes that memory depends on."""
-    from preflight.space.jobs import job_maker
-
-    return job_maker(box).at(assignment).job
-
-
-def jobs_of(box: Box, most: int) -> list[Job] | None:
-    """The different Jobs of a box; None if there are more than `most`, or an unknown number."""
-    from preflight.space.jobs import job_maker
-
-    maker, axes = job_maker(box), box.memory_axes
-    domains = [_values(axis.domain, most) for axis in axes]
-    if any(values is None for values in domains):
-        return None
-    jobs: dict[tuple[str, ...], Job] = {}
-    for point in islice(product(*(values for values in domains if values)), most + 1):
-        assignment = {axis.name: value for axis, value in zip(axes, point, strict=True)}
-        jobs.setdefault(maker.key(assignment), maker.at(assignment).job)
-    return list(jobs.values()) if len(jobs) <= most else None
-
-
-def _values(domain: Domain, most: int) -> tuple[Value, ...] | None:
-    """Every value of an axis; None where there are too many to look at, or none that are known."""
-    if isinstance(domain, Choices):
-        return domain.values
-    size = domain.size() if isinstance(domain, Range) and domain.step is not None else None
-    if size is None or size > most or not isinstance(domain, Range):
-        return None
-    points = (domain.low + index * (domain.step or 0) for index in range(size))
-    return tuple(round(point) if domain.integer else point for point in points)
 
 
 def smallest(device: DeviceEstimate | None, job: Job | None) -> Gpu | None:

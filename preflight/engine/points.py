@@ -1,9 +1,9 @@
-"""The combinations of a study one by one, for reports that list them, the step of one Job, and its recorded runs."""
+"""The combinations of a study as Jobs: one, all, or those to list; the step of a Job, and its recorded runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 from preflight.space.jobs import job_maker
@@ -12,7 +12,7 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.study import Box, Study
 from preflight.vocabulary.tracing import Tracing
-from preflight.vocabulary.values import Axis, Choices, Range, Value
+from preflight.vocabulary.values import Axis, Choices, Domain, Range, Value
 from preflight.vocabulary.verdicts import Point, Points
 from preflight.vocabulary.watched import MeasuredRun
 
@@ -91,3 +91,39 @@ def measured_of(job: Job, gpu: Gpu | None) -> Sequence[MeasuredRun]:
     from preflight.engine import recorded
 
     return recorded.measured_of(job, gpu)
+
+
+def first_job(box: Box) -> Job:
+    """The Job of the first value of every axis."""
+    domains = {axis.name: axis.domain for axis in box.memory_axes}
+    first = {name: one.values[0] for name, one in domains.items() if isinstance(one, Choices)}
+    return job_at(box, first | {name: round(one.low) for name, one in domains.items() if isinstance(one, Range)})
+
+
+def job_at(box: Box, assignment: Mapping[str, Value]) -> Job:
+    """The Job of one combination: a value for each of the box's axes that memory depends on."""
+    return job_maker(box).at(assignment).job
+
+
+def jobs_of(box: Box, most: int) -> list[Job] | None:
+    """The different Jobs of a box; None if there are more than `most`, or an unknown number."""
+    maker, axes = job_maker(box), box.memory_axes
+    domains = [_every_value(axis.domain, most) for axis in axes]
+    if any(values is None for values in domains):
+        return None
+    jobs: dict[tuple[str, ...], Job] = {}
+    for point in islice(product(*(values for values in domains if values)), most + 1):
+        assignment = {axis.name: value for axis, value in zip(axes, point, strict=True)}
+        jobs.setdefault(maker.key(assignment), maker.at(assignment).job)
+    return list(jobs.values()) if len(jobs) <= most else None
+
+
+def _every_value(domain: Domain, most: int) -> tuple[Value, ...] | None:
+    """Every value of an axis; None where there are too many to look at, or none that are known."""
+    if isinstance(domain, Choices):
+        return domain.values
+    size = domain.size() if isinstance(domain, Range) and domain.step is not None else None
+    if size is None or size > most or not isinstance(domain, Range):
+        return None
+    points = (domain.low + index * (domain.step or 0) for index in range(size))
+    return tuple(round(point) if domain.integer else point for point in points)

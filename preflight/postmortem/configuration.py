@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from preflight.engine.check import CheckOptions, CheckSetup, check, job_at, setup
+from preflight.engine.check import CheckOptions, CheckSetup, check, setup
 from preflight.engine.files import batches
+from preflight.engine.points import job_at
 from preflight.postmortem.collect import CollectedEvidence
 from preflight.postmortem.diagnosis import Diagnosis
 from preflight.postmortem.evidence import Accounting, Evidence, GpuOom, HostAllocation, Named, Trial, WorkerDied

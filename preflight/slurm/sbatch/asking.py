@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from preflight.engine.check import CheckOptions, CheckSetup, jobs_of, setup
+from preflight.engine.check import CheckOptions, CheckSetup, setup
 from preflight.engine.files import batch_of
+from preflight.engine.points import jobs_of
 from preflight.engine.rounds import Fixed, diff, fixed
 from preflight.engine.target import machine_named
 from preflight.reports.style import Look, look_for
