@@ -57,7 +57,7 @@ def _is_shared(folder: Path) -> bool:
     if os.name != "posix":
         return False
     try:
-        status = observed.status(folder)
+        status = folder.stat()
     except OSError:
         return False
     # A checkout of the user's own may have such rights as well: in a container, or on a disk of another system.
