@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from folders import Write
+from thorough import sample
 
 from preflight.engine import registry
 from preflight.engine.agreement import disagreements, exceeding
@@ -117,7 +118,7 @@ def cases() -> Iterator[object]:
             yield pytest.param(files, gpu, exceeds, id=f"{name}: {gpu}")
 
 
-@pytest.mark.parametrize(("files", "gpu", "exceeds"), list(cases()))
+@pytest.mark.parametrize(("files", "gpu", "exceeds"), sample(list(cases()), 6))
 def test_what_exceeds_is_an_error_everywhere(files: dict[str, str], gpu: str, exceeds: bool, project: Write) -> None:
     root = project(files)
     said = formats(root, next(iter(files)), gpu)
@@ -249,6 +250,7 @@ def put_on(gpus: tuple[str, ...], example: Example, root: Path) -> None:
         agrees(Batch(root, Settings(**example.options), None, (next(iter(example.files)),), ()), gpu)
 
 
+@pytest.mark.slow
 def test_examples_keep_it_on_a_small_gpu(tmp_path: Path) -> None:
     """One of fifteen; all tests of examples ask for the promise on the examples' own GPUs, see conftest.py."""
     for number, example in enumerate([*examples()][::15]):
@@ -332,7 +334,7 @@ def test_every_incident_has_one_number(folder: Path, tmp_path: Path) -> None:
         one_number(batch, "RTX 4090")
 
 
-@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("batch", sample([1, 3, 8], 1))
 @pytest.mark.parametrize("length", [64, 500])
 @pytest.mark.parametrize("precision", ["fp32", "bf16-mixed"])
 def test_jobs_have_one_number_in_the_map(batch: int, length: int, precision: str) -> None:

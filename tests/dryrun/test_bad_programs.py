@@ -15,7 +15,7 @@ from programs import STEP, TRAINS, Ran, dry_run, start
 torch = pytest.importorskip("torch")
 
 BOTH = pytest.mark.parametrize("options", [(), ("--no-isolation",)], ids=["isolated", "python's layer"])
-QUICK = {"at once", "with os._exit", "asking for input", "with a hook of its own"}
+QUICK = {"at once", "asking for input"}
 """The ends that are tried every time. Each takes as long as importing torch; the others are slow together."""
 
 

@@ -164,7 +164,8 @@ SHARD = {"FSDP": 4 * 11103, "fully_shard": 4 * (100 * 100 + 100 + 3 * 400 + 3)}
 where ten rows are three for the first."""
 
 
-@pytest.mark.parametrize("kind", [pytest.param("FSDP", marks=pytest.mark.slow), "fully_shard"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["FSDP", "fully_shard"])
 def test_a_sharded_model(run: Run, kind: str) -> None:
     """What a rank of four holds; what is gathered comes and goes."""
     program = DISTRIBUTED.replace("net = nn.parallel.DistributedDataParallel(net)\n", SHARDED[kind])

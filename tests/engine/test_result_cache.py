@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from kept_results import CLUSTER, HYDRA, PROJECT, SETTINGS, SWEEP, Ran, Server, write
+from thorough import sample
 
 from preflight.system import kept_files
 
@@ -133,7 +134,7 @@ CHANGES: dict[str, Callable[[Path, Server], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", sample(CHANGES, 6))
 def test_a_change_is_seen(server: Server, root: Path, name: str) -> None:
     """Half of them where a signature is kept, as of files that are older than a moment."""
     settled = list(CHANGES).index(name) % 2 == 0 or "unseen" in name
@@ -396,7 +397,7 @@ BODIES: dict[str, Callable[[dict[str, dict[str, object]]], object]] = {
 }
 
 
-@pytest.mark.parametrize("table", [DAMAGES, BODIES], ids=["bytes", "parts"])
+@pytest.mark.parametrize("table", [DAMAGES, pytest.param(BODIES, marks=pytest.mark.slow)], ids=["bytes", "parts"])
 def test_what_is_damaged_is_made_anew(server: Server, root: Path, table: Mapping[str, Callable[[Any], Any]]) -> None:
     """Whatever was damaged, the check that follows makes and keeps the result again, which the next damage needs."""
     first = server.run(root, *CHECK)

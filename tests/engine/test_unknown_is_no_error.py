@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from folders import Write
+from thorough import sample
 
 from preflight.engine.certainty import Certainty
 from preflight.engine.check import CheckOptions, analyse, setup
@@ -108,7 +109,7 @@ def values_of(name: str) -> tuple[object, ...]:
     return (*named, *((1,) if kind is not None and kind.name in ("int", "float") else ()))
 
 
-@pytest.mark.parametrize("card", ["RTX 4090", "T4"])
+@pytest.mark.parametrize("card", sample(["RTX 4090", "T4"], 1))
 def test_an_unknown_field_of_a_job_never_makes_it_exceed(card: str) -> None:
     gpu = find_gpu(card)
     job = build(dict(JOB))

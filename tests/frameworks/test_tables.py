@@ -22,12 +22,16 @@ FREE = ("model.config.", "model.kwargs.", "parallel.options.", "software.")
 SHEETS: Mapping[str, Sheet] = {**{kind: load(kind) for kind in kinds()}, "calls": calls()}
 
 
-def rows() -> Iterator[tuple[str, Sheet, TableRow]]:
-    yield from ((kind, sheet, row) for kind, sheet in SHEETS.items() for part in sheet.parts for row in part.rows)
+def rows(sheet: Sheet) -> Iterator[TableRow]:
+    yield from (row for part in sheet.parts for row in part.rows)
 
 
-ROWS = [pytest.param(row, id=f"{kind}: {row.field or row.do} {row.key}") for kind, _, row in rows()]
-FUNCTIONS = {(name, sheet.home) for _, sheet, row in rows() for name in (row.do, row.through) if name}
+def of(row: TableRow) -> str:
+    """The row in the message of a test that fails."""
+    return f"{row.field or row.do} {row.key}"
+
+
+EVERY_SHEET = pytest.mark.parametrize("sheet", SHEETS.values(), ids=SHEETS)
 
 
 @pytest.mark.parametrize(
@@ -71,38 +75,38 @@ def test_a_table_says_what_it_was_read_from(kind: str) -> None:
     assert any(letter.isdigit() for letter in load(kind).source), "a release"
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_a_row_speaks_of_a_field_of_a_job(row: TableRow) -> None:
-    assert bool(row.field) is not bool(row.do), "a field, or a function that knows its fields"
-    assert not row.field or row.field.startswith(FREE) or kind_of(row.field) is not None
+@EVERY_SHEET
+def test_a_row_speaks_of_a_field_of_a_job(sheet: Sheet) -> None:
+    for row in rows(sheet):
+        assert bool(row.field) is not bool(row.do), f"{of(row)}: a field, or a function that knows its fields"
+        assert not row.field or row.field.startswith(FREE) or kind_of(row.field) is not None, of(row)
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_a_row_has_one_source_of_its_value(row: TableRow) -> None:
-    sources = (row.value is not None, bool(row.unknown), bool(row.same_as), bool(row.do))
-    stated = any(sources) or not (row.key or row.default is not None)
-    assert sum(sources) == (1 if stated else 0)
-    assert (row.yes is None) == (row.no is None)
-    assert row.default is None or not row.unset
+@EVERY_SHEET
+def test_a_row_has_one_source_of_its_value(sheet: Sheet) -> None:
+    for row in rows(sheet):
+        sources = (row.value is not None, bool(row.unknown), bool(row.same_as), bool(row.do))
+        stated = any(sources) or not (row.key or row.default is not None)
+        assert sum(sources) == (1 if stated else 0), of(row)
+        assert (row.yes is None) == (row.no is None), of(row)
+        assert row.default is None or not row.unset, of(row)
 
 
-@pytest.mark.parametrize(
-    ("sheet", "row"),
-    [pytest.param(sheet, row, id=f"{kind}: {row.field} {row.key}") for kind, sheet, row in rows() if row.field],
-)
-def test_what_a_row_gives_a_field_is_spelled_as_the_job_spells_it(sheet: Sheet, row: TableRow) -> None:
-    words = spelling_of(row, sheet) if row.spelling else {}
-    plain = not (row.spelling or row.through or row.yes is not None)
-    given = [*words.values(), row.other, row.value, row.yes, row.no, *([row.default] if plain else [])]
-    if row.field.startswith(FREE):
-        return
-    for value in given:
-        assert normal(row.field, frozen(value)) == frozen(value)
+@EVERY_SHEET
+def test_what_a_row_gives_a_field_is_spelled_as_the_job_spells_it(sheet: Sheet) -> None:
+    for row in rows(sheet):
+        if not row.field or row.field.startswith(FREE):
+            continue
+        words = spelling_of(row, sheet) if row.spelling else {}
+        plain = not (row.spelling or row.through or row.yes is not None)
+        given = [*words.values(), row.other, row.value, row.yes, row.no, *([row.default] if plain else [])]
+        for value in given:
+            assert normal(row.field, frozen(value)) == frozen(value), of(row)
 
 
-@pytest.mark.parametrize(("name", "home"), sorted(FUNCTIONS))
-def test_a_function_that_a_row_names_is_there(name: str, home: str) -> None:
-    assert callable(function(name, home))
+@EVERY_SHEET
+def test_a_function_that_a_row_names_is_there(sheet: Sheet) -> None:
+    assert all(callable(function(name, sheet.home)) for row in rows(sheet) for name in (row.do, row.through) if name)
 
 
 def test_the_table_of_calls_is_as_the_schema_has_it() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from rooms import EXAMPLES, GIB, Json, Outcome, changed_lines, checked, fixed, open_room
+from thorough import sample
 
 INCIDENTS = {
     "wandb-host-oom": "host-memory-exceeded",
@@ -83,7 +84,7 @@ for case in (  # which no other test asks for
     FIXES[case] = pytest.param(*case, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("option", "name"), FIXES.values())
+@pytest.mark.parametrize(("option", "name"), sample(FIXES.values(), 2))
 def test_a_second_fix_changes_nothing(option: str, name: str) -> None:
     found = fixed(name, option, *SAMPLE.get(name, ()))
     assert found.twice == found.once
@@ -269,7 +270,7 @@ def test_optuna_rows_of_the_report(model: str, batch: int, length: int, verdict:
     assert device["capacity"] == pytest.approx(23.56 * GIB, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", INCIDENTS)
+@pytest.mark.parametrize("name", sample(INCIDENTS, 2))
 def test_each_finding_fits_the_first_screen(name: str, tmp_path: Path) -> None:
     _, text = open_room(name, tmp_path).output("--output-format", "full", *SAMPLE.get(name, ()))
     findings = text.partition("\n\nFound ")[0].split("\n\n")

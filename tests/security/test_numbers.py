@@ -10,6 +10,7 @@ import pytest
 from command_line import PROGRAM, SWEEP
 from folders import Write
 from pydantic import BaseModel
+from thorough import sample
 
 from preflight.cli import run
 from preflight.commands.options import parse_bytes
@@ -22,11 +23,11 @@ CPU_SECONDS = 10
 VALUES = ("0", "-1", "nan", str(10**30))
 
 
-def in_turn(names: Sequence[str], values: Sequence[str]) -> list[object]:
-    """Each name with one of the values, another one each time; among the slow tests with all of them."""
+def in_turn(names: Sequence[str], values: Sequence[str], most: int = 12) -> list[object]:
+    """At most `most` names with one of the values, another one each time; among the slow tests all with all of them."""
     fast = [pytest.param(name, (values[at % len(values)],), id=name) for at, name in enumerate(names)]
     slow = [pytest.param(name, values, id=f"{name}: all", marks=pytest.mark.slow) for name in names]
-    return [*fast, *slow]
+    return [*sample(fast, most), *slow]
 
 
 def numeric(part: type[BaseModel] = Job, prefix: str = "") -> Iterator[str]:
@@ -84,7 +85,7 @@ def stated(values: dict[str, str]) -> list[str]:
     return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", sample(NUMBERS, 12))
 def test_estimate(project: Write, capsys: pytest.CaptureFixture[str], name: str) -> None:
     project({})
     for value in VALUES:
@@ -92,7 +93,7 @@ def test_estimate(project: Write, capsys: pytest.CaptureFixture[str], name: str)
     settled(["estimate", "gpt2", *stated({**JOB, **SHARDED, name: VALUES[-1]})], capsys)
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", sample(NUMBERS, 12))
 def test_a_job_in_a_file(project: Write, capsys: pytest.CaptureFixture[str], name: str) -> None:
     head = '{"model.name": "gpt2", "train.batch_size": 1, "train.seq_len": 64, '
     values = ("0", "-1", str(10**30), "1e999", "NaN", "-0.5")
@@ -108,7 +109,7 @@ def test_check(project: Write, capsys: pytest.CaptureFixture[str], name: str, va
         settled(["check", "sweep.yaml", *stated({name: value}), "--gpu", "RTX 4090"], capsys)
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", sample(NUMBERS, 12))
 def test_check_with_settings(project: Write, capsys: pytest.CaptureFixture[str], name: str) -> None:
     root = project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     for value in (*VALUES, "inf"):
@@ -130,7 +131,7 @@ DOMAINS = {
 }
 
 
-@pytest.mark.parametrize(("domain", "values"), in_turn([*DOMAINS], (*VALUES, ".nan", ".inf", "-.inf")))
+@pytest.mark.parametrize(("domain", "values"), in_turn([*DOMAINS], (*VALUES, ".nan", ".inf", "-.inf"), 3))
 def test_domains_of_a_sweep(
     project: Write, capsys: pytest.CaptureFixture[str], domain: str, values: tuple[str, ...]
 ) -> None:
@@ -146,7 +147,7 @@ SUGGESTED = ["suggest_int('b', {0}, {0})", "suggest_int('b', 1, 8, step={0})", "
              "suggest_float('b', {0}, {0}, step={0})", "suggest_categorical('b', [{0}])"]  # fmt: skip
 
 
-@pytest.mark.parametrize("call", SUGGESTED)
+@pytest.mark.parametrize("call", sample(SUGGESTED, 2))
 def test_domains_of_a_study(project: Write, capsys: pytest.CaptureFixture[str], call: str) -> None:
     root = project({})
     for value in ("0", "-1", str(10**30), "float('nan')", "float('inf')", "1e999"):

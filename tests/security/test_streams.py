@@ -17,6 +17,7 @@ import pytest
 from command_line import PROGRAM, SWEEP, Command
 from folders import Write
 from processes import HANGS
+from thorough import sample
 
 import preflight
 from preflight.cli import run
@@ -337,7 +338,7 @@ CLOSED = {
 }
 
 
-@pytest.mark.parametrize("line", CLOSED)
+@pytest.mark.parametrize("line", sample(CLOSED, 3))
 def test_closed_and_full_streams(tmp_path: Path, line: str) -> None:
     status, words = CLOSED[line]
     command = f'"{sys.executable}" -m preflight {line}'

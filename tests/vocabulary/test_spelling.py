@@ -10,9 +10,8 @@ from preflight.vocabulary.study import Bound, Source
 from preflight.vocabulary.values import Cause, Const, Origin, Ref, Span, Unknown, Value, evaluate
 
 
-@pytest.mark.parametrize("field", fields())
-def test_every_field_has_a_kind(field: str) -> None:
-    assert kind_of(field) is not None
+def test_every_field_has_a_kind() -> None:
+    assert [field for field in fields() if kind_of(field) is None] == []
 
 
 @pytest.mark.parametrize("field", ["train", "train.bs", "nothing", "train.batch_size.x"])

@@ -104,7 +104,7 @@ def test_a_gpu_that_nobody_names_is_said_once(project: Write) -> None:
     ("words", "options", "said"),
     [
         ("--bs 8 --attn eager", ["job.sh"], "train.attention = sdpa"),
-        ("--bs 8 --attn eager", ["--quiet", "job.sh"], ""),
+        pytest.param("--bs 8 --attn eager", ["--quiet", "job.sh"], "", marks=pytest.mark.slow),
         ("--bs 8", ["job.sh"], ""),
     ],
 )

@@ -169,12 +169,12 @@ def of_a_family(name: str) -> bool:
     return isinstance(found, Resolved) and found.family is not None
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if of_a_family(name)])
-def test_laws_have_as_many_parameters_as_published(name: str) -> None:
-    count = counted(name)
-    if count is None:
-        pytest.skip("no law ships for this model")
-    assert_published(name, count)
+def test_laws_have_as_many_parameters_as_published() -> None:
+    counts = {name: counted(name) for name in NAMES if of_a_family(name)}
+    shipped = {name: count for name, count in counts.items() if count is not None}
+    assert len(shipped) > 300
+    for name, count in shipped.items():
+        assert_published(name, count)
 
 
 @pytest.mark.slow
