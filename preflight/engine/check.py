@@ -21,7 +21,7 @@ from preflight.engine.standings import standings, union, without_doubtful_length
 from preflight.engine.target import Named, Wanted, choose, placed, wanted
 from preflight.engine.trust import Trust, laws_of, named_by_user, trust_in
 from preflight.system.files import real
-from preflight.vocabulary.budgets import ProofTime
+from preflight.vocabulary.budgets import ProofTime, TraceTime
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError
 from preflight.vocabulary.estimates import DeviceEstimate, Holder, StepMoment
 from preflight.vocabulary.findings import Finding, Proposal, Safety, Severity, of_problem
@@ -142,7 +142,7 @@ def setup(batch: Batch, options: CheckOptions, cwd: Path, rules: bool = True) ->
     for rule in known.values():
         registry.options_of(rule, batch.settings)
     tracing, notes = tracing_of(batch.settings, batch.root, trust)
-    tracing = replace(tracing, progress=options.progress)
+    tracing = replace(tracing, progress=options.progress, time=TraceTime())
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
     said = replace(said, notes=(*said.notes, *notes))
     return Project(batch.root, batch.settings), CheckSetup(

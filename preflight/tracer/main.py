@@ -2,13 +2,14 @@
 until the input ends.
 
 Request: {"traces": [{"model", "setup", "point", "kind"}, ...]}. Reply: {"versions": {...}, "traces": [reply or
-{"error": text}]}. See `steps.trace`.
+{"error": text}], "seconds": CPU time since the last reply}. See `steps.trace`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 import warnings
 from typing import Any
 
@@ -48,8 +49,11 @@ def main() -> int:
     """Serve standard input. Only replies go to standard output; output of libraries goes to standard error."""
     warnings.simplefilter("ignore")
     stdout, sys.stdout = sys.stdout, sys.stderr
+    used = 0.0
     for line in sys.stdin:
-        json.dump(serve(json.loads(line)), stdout)
+        reply = serve(json.loads(line))
+        reply["seconds"], used = time.process_time() - used, time.process_time()
+        json.dump(reply, stdout)
         stdout.write("\n")
         stdout.flush()
     return 0

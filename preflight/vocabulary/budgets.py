@@ -19,7 +19,7 @@ from contextvars import ContextVar
 
 from preflight.system.files import MAX_BYTES as FILE_BYTES
 
-__all__ = ["FILE_BYTES", "Budget", "ProofTime", "cpu_is_over", "cpu_of_a_file"]
+__all__ = ["FILE_BYTES", "Budget", "ProofTime", "TraceTime", "cpu_is_over", "cpu_of_a_file"]
 
 
 class Budget(int):
@@ -99,6 +99,21 @@ class ProofTime:
         finally:
             self._used += time.process_time() - self._since
             self._since = None
+
+
+TRACES_SECONDS = Budget(60, "seconds of CPU time for traces of a check")
+"""A repository of twenty trainers names twenty models. A law takes some seconds, and is kept for the next run."""
+
+
+class TraceTime:
+    """The CPU time that the traces of one check have used."""
+
+    def __init__(self) -> None:
+        self.used = 0.0
+
+    def over(self) -> bool:
+        """Whether the time is used up; asked before a law is traced, never within one."""
+        return self.used > TRACES_SECONDS
 
 
 # --- texts: scripts, YAML, JSON, Python -------------------------------------------------------------------------------

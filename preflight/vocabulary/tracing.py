@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from preflight.vocabulary.budgets import TraceTime
 from preflight.vocabulary.progress import QUIET, Progress
 
 
@@ -28,6 +29,8 @@ class Tracing:
     says the same where the trust is the same (`CheckSetup.trust`)."""
     progress: Progress = field(default=QUIET, compare=False)
     """What says which model is traced, and until when traces and estimates may be made."""
+    time: TraceTime | None = field(default=None, compare=False)
+    """What the traces of a check may use together; None: each has its own limit alone."""
 
 
 TRACE = Tracing()

@@ -272,7 +272,7 @@ def test_a_trace_gets_the_time_that_is_left_and_its_end_is_no_result(monkeypatch
 
     clock, given = Clock(), []
 
-    def killed(traces: object, interpreter: str | None, seconds: float) -> object:
+    def killed(traces: object, interpreter: str | None, seconds: float, spent: object) -> object:
         given.append(seconds)
         clock.now += seconds
         raise TraceError("the trace took too long")

@@ -5,13 +5,14 @@ Laws that ship are enough for most jobs, so this module and what it imports are 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from preflight.memory.device.fit import cache
 from preflight.memory.device.fit.few_traces import make_of
 from preflight.memory.device.fit.make import CannotMake
-from preflight.memory.device.fit.subprocess import TraceError, can_trace, request_traces
+from preflight.memory.device.fit.subprocess import OverBudget, TraceError, can_trace, refuse_over_budget, request_traces
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.store import LawKey
@@ -42,7 +43,11 @@ def law_of(key: LawKey, resolved: Resolved, kind: str, tracing: Tracing, what: s
             return Unknown(f"{what}, and tracing failed: {error}", Cause.cannot_trace)
         return Laws.of(made.laid_out(bool(resolved.setup.channels_last)), False, versions)
 
-    return TRACED.get(None, (tracing.interpreter, name), traced_law)
+    try:
+        return TRACED.get(None, (tracing.interpreter, name), traced_law)
+    except OverBudget as error:
+        words = f"{what}, and tracing it is {error}: another check goes on, since laws that were traced are kept"
+        return Unknown(words, Cause.budget)
 
 
 def _kept_or_traced(
@@ -59,18 +64,26 @@ def _kept_or_traced(
 
 
 def _trace(resolved: Resolved, kind: str, tracing: Tracing) -> tuple[MadeLaw, dict[str, str]]:
-    """The law, and the versions of the traced libraries."""
+    """The law, and the versions of the traced libraries. Raises OverBudget."""
+    refuse_over_budget(tracing)
     versions: dict[str, str] = {}
+    start = time.process_time()
 
     def run(traces: Any) -> list[dict[str, Any]]:
         progress = tracing.progress
         try:
             with progress.shown(f"tracing {resolved.name}"):
-                replies, found = request_traces(traces, tracing.interpreter, progress.seconds(TRACE_SECONDS))
+                replies, found = request_traces(
+                    traces, tracing.interpreter, progress.seconds(TRACE_SECONDS), tracing.time
+                )
         except TraceError:
             progress.check()  # a trace that was ended at the limit says nothing about the model
             raise
         versions.update(found)
         return replies
 
-    return make_of(resolved, kind, run), versions
+    try:
+        return make_of(resolved, kind, run), versions
+    finally:
+        if tracing.time is not None:
+            tracing.time.used += time.process_time() - start

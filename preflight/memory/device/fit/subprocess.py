@@ -7,14 +7,15 @@ import json
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.system import processes
-from preflight.vocabulary.budgets import TRACE_MEMORY, TRACE_SECONDS
+from preflight.system import observed, processes
+from preflight.vocabulary.budgets import TRACE_MEMORY, TRACE_SECONDS, TRACES_SECONDS, TraceTime
 from preflight.vocabulary.tracing import Tracing
 
 LIBRARIES = ("torch", "transformers", "peft", "timm", "torchvision", "diffusers")
@@ -54,6 +55,17 @@ raise SystemExit(main())
 
 class TraceError(Exception):
     """A trace could not be made; the message says why, in words for the user."""
+
+
+class OverBudget(Exception):
+    """A law was not traced: the traces of this check have used their time. The next check may go on."""
+
+
+def refuse_over_budget(tracing: Tracing) -> None:
+    """Raises OverBudget where no law may be traced any more. The result of such a check is not kept."""
+    if tracing.time is not None and tracing.time.over():
+        observed.not_final(TRACES_SECONDS.over)
+        raise OverBudget(TRACES_SECONDS.over)
 
 
 class _Process:
@@ -104,7 +116,11 @@ def _reply(line: bytes) -> dict[str, Any]:
     """The tracer's answer. Raises TraceError for any other output: the interpreter may be another program."""
     try:
         found = json.loads(line)
-        if isinstance(found["traces"], list) and isinstance(found["versions"], dict):
+        if (
+            isinstance(found["traces"], list)
+            and isinstance(found["versions"], dict)
+            and isinstance(found["seconds"], float)
+        ):
             return dict(found)
     except (ValueError, KeyError, TypeError):
         pass
@@ -115,12 +131,17 @@ _PROCESSES: dict[str | None, _Process] = {}
 
 
 def request_traces(
-    traces: Sequence[Mapping[str, Any]], interpreter: str | None = None, time_limit_s: float = TRACE_SECONDS
+    traces: Sequence[Mapping[str, Any]],
+    interpreter: str | None = None,
+    time_limit_s: float = TRACE_SECONDS,
+    spent: TraceTime | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Replies to `traces` (see preflight.tracer.steps.trace) and the versions that made them.
+    """Replies to `traces` (see preflight.tracer.steps.trace) and the versions that made them. What they took is added
+    to `spent`: CPU time, and time by the clock where the process was ended.
 
     Raises TraceError when the interpreter lacks torch, runs out of time, or one of the traces fails.
     """
+    start = time.monotonic()
     tracer = _PROCESSES.get(interpreter) or _PROCESSES.setdefault(interpreter, _Process(interpreter))
     try:
         reply = tracer.ask({"traces": list(traces)}, time_limit_s)
@@ -130,9 +151,13 @@ def request_traces(
                 raise TraceError("tracing needs torch: pip install 'preflight-lint[trace]', or set `interpreter`")
             raise TraceError(_over_memory(words) or f"the tracer stopped: {words}")
     except TraceError:
+        if spent is not None:
+            spent.used += time.monotonic() - start
         del _PROCESSES[interpreter]
         tracer.stop()
         raise
+    if spent is not None:
+        spent.used += reply["seconds"]
     for trace in reply["traces"]:
         if "error" in trace:
             raise TraceError(_over_memory(trace["error"]) or trace["error"])
