@@ -65,6 +65,7 @@ from preflight.program.resuming import resume_bindings
 from preflight.program.switches import switch_bindings
 from preflight.program.unread_calls import changed_by_facts
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
+from preflight.python.settings_objects import as_written, with_default
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
@@ -254,13 +255,22 @@ def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRec
     """The calls; those that take arguments from a configuration as a whole get them by name."""
     found: list[CallRecord] = []
     named: dict[str, Parameter] = {}
-    for record in calls:
+    for record in map(_as_written, calls):
         defaults = None if record.complete else _defaults(record)
         if defaults is not None:
             record, more = with_configuration(record, calls, defaults, project)
             named |= {parameter.name: parameter for parameter in more}
         found.append(record)
     return found, tuple(named.values())
+
+
+def _as_written(record: CallRecord) -> CallRecord:
+    """The call that made an object of settings, with what the program set in the object afterwards."""
+    written = as_written(record)
+    if written is record or written.method not in ARGUMENT_CLASSES:
+        return written
+    known = {one.name: one.default for one in parameters(ARGUMENT_CLASSES[written.method])}
+    return replace(written, kwargs={key: with_default(one, known.get(key)) for key, one in written.kwargs.items()})
 
 
 def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:

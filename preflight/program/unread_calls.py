@@ -1,4 +1,4 @@
-"""Calls of code that was not read and that gets the model: they may change how it trains, by any means.
+"""Calls of code that was not read and that gets the model, or its trainer: they may change how it trains, by any means.
 
 `model = some_lib.prepare(model)` may switch checkpointing on, make adapters, cast or freeze. Nothing says that it does,
 so the defaults of these fields hold no longer: they are assumed (the fact `changed_by`).
@@ -7,7 +7,7 @@ so the defaults of these fields hold no longer: they are assumed (the fact `chan
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,8 +24,11 @@ def changed_by_facts(records: Sequence[CallRecord]) -> list[Fact]:
     """The first call that may change how the model trains, as a fact."""
     objects = trained(records)
     for record in records:
-        if record.reached and may_change(record) and gets_model(record, objects):
-            return [Fact(FACT, f"{record.name}() gets the model and was not read", record.origin)]
+        if not record.reached or not may_change(record):
+            continue
+        what = "the model" if gets_model(record, objects) else "the trainer" if _gets_trainer(record, objects) else ""
+        if what:
+            return [Fact(FACT, f"{record.name}() gets {what} and was not read", record.origin)]
     return []
 
 
@@ -46,8 +49,18 @@ def may_change(record: CallRecord) -> bool:
 
 def gets_model(record: CallRecord, objects: Trained) -> bool:
     """Whether an argument of a call is a model that the program trains."""
+    return any(_is_model(one, objects) for one in _given(record))
+
+
+def _gets_trainer(record: CallRecord, objects: Trained) -> bool:
+    """Whether an argument of a call is a `Trainer` that has the model: its arguments can be changed until it trains."""
+    made = (one.record for one in _given(record) if one.made_by.endswith("Trainer"))
+    return any(maker is not None and gets_model(maker, objects) for maker in made)
+
+
+def _given(record: CallRecord) -> Iterator[Instance]:
     given = (one for value in (*record.arguments, *record.keywords.values()) for one in alternatives(value))
-    return any(_is_model(one, objects) for one in given if isinstance(one, Instance))
+    return (one for one in given if isinstance(one, Instance))
 
 
 def _is_model(value: Instance, objects: Trained) -> bool:

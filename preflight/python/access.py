@@ -29,6 +29,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.python.settings_objects import arguments_of, before
 from preflight.python.unknown_names import set_any_item, update_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, names, unknown
 
@@ -86,6 +87,8 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
         return found
     if name in value.attributes:
         return value.attributes[name]
+    if (held := arguments_of(value, name)) is not None:
+        return held
     if name in ("_modules", "_parameters"):
         mark_changed(value)
     if value.made_by == PATH and name in ("parent", "parents"):
@@ -233,10 +236,13 @@ def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -
             return
         if name not in holder.attributes and default is not None and is_expr(default):
             holder.attributes[name] = default  # the value where this assignment does not happen
+        elif name not in holder.attributes and ev.journal.branches and (old := before(holder, name)) is not None:
+            holder.attributes[name] = old
         ev.journal.write(holder.attributes, name, value)
     elif isinstance(holder, Container) and holder.kind == "namespace":
         ev.journal.write(holder.items, name, value)
     elif isinstance(holder, Config):
+        config_child(holder, name)  # the value where this assignment does not happen
         ev.journal.write(holder.known, name, value)
     elif isinstance(holder, ClassValue):
         ev.journal.write(holder.attributes, name, value)

@@ -27,6 +27,8 @@ from preflight.python.objects import (
     may_hold_more,
     to_expr,
 )
+from preflight.python.settings_objects import library_object
+from preflight.python.unknown_names import set_by_method
 from preflight.vocabulary.values import Expr, Op, Origin
 
 
@@ -189,7 +191,8 @@ def _result(site: CallSite, callee: Abstract, record: CallRecord) -> Abstract:
     for value in (*site.args, *site.kwargs.values()):
         if isinstance(value, FunctionValue) and id(value.node) not in ev.interpreted and record.reached:
             invoke(ev, value, (), {}, record)
-    return Instance(record.qualified, record=record, origin=record.origin)
+    set_by_method(ev, record.receiver_object, record.method, record.origin)
+    return library_object(record)
 
 
 def _hook_names(callee: Abstract, record: CallRecord) -> list[str]:

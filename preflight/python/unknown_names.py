@@ -22,6 +22,7 @@ from preflight.python.objects import (
     alternatives,
     is_expr,
 )
+from preflight.python.settings_objects import holds_settings
 from preflight.vocabulary.values import Const, Expr, Op, Origin, unknown
 
 ANY = "[any attribute]"
@@ -44,6 +45,15 @@ def set_any(ev: Evaluator, holder: Abstract, name: Expr, value: Abstract, origin
         why = unknown("the program sets attributes whose names are not known", origin)
         for one in _meant(holder):
             _doubt(ev, one, why)
+            if isinstance(one, Instance) and holds_settings(one):
+                one.state[CHANGED] = True  # those that were not given, too
+
+
+def set_by_method(ev: Evaluator, holder: Abstract | None, method: str, origin: Origin) -> None:
+    """`args.set_training(batch_size=4)`: a method of the library sets attributes of the object."""
+    if isinstance(holder, Instance) and holds_settings(holder) and method.startswith("set_"):
+        _doubt(ev, holder, unknown(f"{method}() sets it", origin))
+        holder.state[CHANGED] = True
 
 
 def set_any_item(ev: Evaluator, holder: Container, name: Expr, value: Abstract) -> None:
@@ -140,6 +150,8 @@ def _scope(holder: Abstract) -> dict[Key, Abstract] | None:
         return holder.items
     if isinstance(holder, ModuleValue):
         return holder.frame.variables
-    if isinstance(holder, ClassValue) or (isinstance(holder, Instance) and holder.cls is not None):
+    if isinstance(holder, ClassValue):
+        return holder.attributes
+    if isinstance(holder, Instance) and (holder.cls is not None or holds_settings(holder)):
         return holder.attributes
     return None

@@ -217,7 +217,7 @@ FACTS: Mapping[str, str] = {
     "sample_files": "bool: a data set opens a file of arrays, of any size, for each sample",
     "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",
     "one_process": "a device_map: one process has the layers of the model on all GPUs that it sees",
-    "changed_by": "words: code that was not read gets the model and may change how it trains",
+    "changed_by": "words: code that was not read gets the model or its trainer, and may change how it trains",
     "resembles": "gpt2, llama or bert: the family that a model of the program's own class is estimated as",
     "reads_config": "bool: settings reach the program (argv or a config object)",
 }

@@ -89,3 +89,26 @@ def test_switches_of_a_library_s_model(line: str, field: str, value: object, tmp
 def test_settings_are_no_switch_of_the_model(line: str, tmp_path: Path) -> None:
     found = values(read_program(HEAD.format(line=line), tmp_path))
     assert not isinstance(found.get("train.gradient_checkpointing"), Unknown)
+
+
+TRAINER = """\
+import wandb
+from some_lib import tune, log_parameters
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+trainer = Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows)
+{line}
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tune(trainer)", "some_lib.tune() gets the trainer and was not read"),
+        ("log_parameters(trainer)", None),
+        ("wandb.config.update(trainer.args)", None),
+    ],
+)
+def test_what_may_change_the_trainer(line: str, said: str | None, tmp_path: Path) -> None:
+    assert facts(read_program(TRAINER.format(line=line), tmp_path)).get("changed_by") == said

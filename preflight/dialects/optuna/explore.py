@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from preflight.dialects.optuna.suggest import SUGGEST, SuggestedSpace, space_of, trial
 from preflight.frameworks.calls import CallFacts, read_calls
 from preflight.frameworks.launch import launch_bindings, start_of
+from preflight.python.access import set_attribute
 from preflight.python.evaluator import Evaluator
 from preflight.python.interpreter import Interpreter
 from preflight.python.objects import (
@@ -19,8 +20,8 @@ from preflight.python.objects import (
     Instance,
     Key,
     alternatives,
-    to_expr,
 )
+from preflight.python.settings_objects import arguments_of
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.budgets import STUDY_RUNS
 from preflight.vocabulary.project import Project
@@ -234,11 +235,14 @@ def hyperparameter_search(record: CallRecord, ev: Evaluator) -> Abstract | None:
         return None
     space_of(ev).optimize.append(record)
     given = ev.call(function, (trial(),))
-    arguments = [one for one in ev.calls if one.method.endswith(("TrainingArguments", "SFTConfig", "DPOConfig"))]
-    if isinstance(given, Container) and arguments:
-        changed = {key: value for key, value in given.items.items() if isinstance(key, str)}
-        arguments[-1].keywords = {**arguments[-1].keywords, **changed}
-        arguments[-1].kwargs = {**arguments[-1].kwargs, **{key: to_expr(value) for key, value in changed.items()}}
+    trainer = record.receiver_object
+    arguments = arguments_of(trainer, "args") if isinstance(trainer, Instance) else None
+    if arguments is None:  # the trainer was not followed
+        made = [one for one in ev.calls if one.method.endswith(("TrainingArguments", "SFTConfig", "DPOConfig"))]
+        arguments = made[-1].value if made else None
+    if isinstance(given, Container) and arguments is not None:
+        for key, value in given.items.items():
+            set_attribute(ev, arguments, key, value)
     return Instance("transformers.BestRun", record=record)
 
 

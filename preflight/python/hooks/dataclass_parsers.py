@@ -105,7 +105,7 @@ def hf_parse(record: CallRecord, ev: Evaluator) -> Abstract | None:
     objects = []
     for cls in classes or []:
         objects.append(parameter_object(ev, cls, ""))
-        _note(ev, cls, record)
+        _note(ev, cls, record, objects[-1])
     if ev.argument_value(record, "return_remaining_strings", 1) is True:
         objects.append(sequence([], "list", None, True))
     return sequence(objects, "tuple", record.origin)
@@ -191,7 +191,7 @@ def _why_unread(ev: Evaluator, named: Abstract | None, record: CallRecord) -> Co
     return unknown(f"it stands in {path}, which is not in the project", record.origin, Cause.file_not_found)
 
 
-def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
+def _note(ev: Evaluator, cls: Abstract, record: CallRecord, parsed: Abstract) -> None:
     """Record that the parser makes an arguments object of the library, with arguments of the command line."""
     names = [cls.name] if isinstance(cls, External) else list(cls.external_bases) if isinstance(cls, ClassValue) else []
     for name in names:
@@ -200,7 +200,7 @@ def _note(ev: Evaluator, cls: Abstract, record: CallRecord) -> None:
             overridden = {key: Ref(key) for key in ev.parameters if any(key in c.annotations for c in cls.lineage())}
         made = replace(record, name=name, receiver=None, method=name.rpartition(".")[2], receiver_object=None)
         keywords = {**overridden, **_mappings_of_file(ev)}
-        made = replace(made, args=(), arguments=(), kwargs=overridden, keywords=keywords, complete=False)
+        made = replace(made, args=(), arguments=(), kwargs=overridden, keywords=keywords, complete=False, value=parsed)
         ev.calls.append(made)
 
 

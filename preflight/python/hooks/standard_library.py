@@ -27,6 +27,7 @@ from preflight.python.objects import (
     openness,
     sequence,
 )
+from preflight.python.settings_objects import holds_settings, made_anew
 from preflight.python.unknown_names import run_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
@@ -203,6 +204,10 @@ def replaced(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if record.more:
         attributes = lay_over(attributes, record.origin)
     attributes.update(record.keywords)
+    if holds_settings(value):
+        another = made_anew(value, record, attributes)
+        ev.calls += [another.record] if another.record is not None else []
+        return another
     return replace(value, attributes=attributes, state=dict(value.state))
 
 
