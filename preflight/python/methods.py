@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight.python.access import update_items
+from preflight.python.config_nodes import node_method
 from preflight.python.config_objects import add_defaults, config_child, config_default
 from preflight.python.evaluator import CallSite
 from preflight.python.objects import (
@@ -143,7 +144,7 @@ def _mapping_method(site: CallSite, receiver: Container, name: str) -> Abstract 
         return Const(None)
     if name in ("copy", "deepcopy", "to_dict", "as_dict", "_asdict"):
         return Container(receiver.kind, dict(receiver.items), receiver.origin, dict(receiver.flags))
-    return None
+    return node_method(site, receiver, name) if receiver.kind == "namespace" else None
 
 
 def _mapping_get(site: CallSite, receiver: Container, name: str) -> Abstract:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from preflight.python import config_nodes
 from preflight.python.evaluator import Hook
 from preflight.python.hooks import (
     argparse,
@@ -25,6 +26,7 @@ LIBRARY_HOOKS: Mapping[str, Hook] = {
     **click.HOOKS,
     **dataclass_parsers.HOOKS,
     **configurations.HOOKS,
+    **config_nodes.HOOKS,
     **torch.HOOKS,
     **arrays.HOOKS,
     **pictures.HOOKS,
