@@ -58,7 +58,9 @@ class Tape:
         self._lock = threading.RLock()
 
     def assume(self, text: str, field: str = "") -> None:
-        if (text, field) not in self.assumptions and len(self.assumptions) < MOST_ASSUMPTIONS:
+        """Note what was assumed. Of very many the rest are left out, but never the first of a field."""
+        few = len(self.assumptions) < MOST_ASSUMPTIONS
+        if (text, field) not in self.assumptions and (few or field not in {one for _, one in self.assumptions}):
             self.assumptions.append((text, field))
 
     def mark(self, text: str) -> None:
