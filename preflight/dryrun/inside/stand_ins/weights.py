@@ -110,7 +110,7 @@ class Unread(dict):  # type: ignore[type-arg]
     keys = values = _empty
     items = _pairs
     __iter__ = __len__ = __lt__ = __gt__ = __le__ = __ge__ = __sub__ = __mul__ = __or__ = popitem = _unknown
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def checkpoint(path: Any, tape: Tape, on_gpu: bool) -> Unread | None:
