@@ -98,6 +98,8 @@ def hash_of(job: Mapping[str, Any]) -> str:
 
 def kept_run(run: WatchedRun, job: Job | None, law: DeviceEstimate | None, data: str = "") -> KeptRun:
     """What is kept of a run. `data`: a hash of the program and of what chooses its data."""
+    if any(rank.gpus > 1 for rank in run.ranks):  # a peak is that of a share of the job, and no law speaks of it
+        job, law = None, None
     peaks = []
     for rank in run.ranks:
         for phase, tiers in rank.peaks.items():

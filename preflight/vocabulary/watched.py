@@ -64,6 +64,8 @@ class WatchedRank:
     """Bytes of one decoded sample: `sample_bytes` in training, `validation_sample_bytes`; empty: none was seen."""
     process: int = 0
     """Bytes of this process on the GPU, as nvidia-smi shows them; 0: not known."""
+    gpus: int = 1
+    """GPUs that the process takes memory of; the peaks are those of the fullest."""
     error: WatchedError | None = None
     ended: bool = False
     stopped: str = ""

@@ -49,7 +49,7 @@ def _peaks(ranks: Sequence[WatchedRank], law: DeviceEstimate | None) -> Iterator
     for phase, peaks in rows.items():
         cells = (gib(peaks[tier]) if tier in peaks else "-" for tier in TIERS)
         yield "  " + _NAMES.get(phase, phase).ljust(14) + "".join(cell.rjust(12) for cell in cells)
-    if law is not None and not law.lower_bound:
+    if law is not None and not law.lower_bound and all(rank.gpus < 2 for rank in ranks):
         cells = (gib(getattr(law, tier).expected) for tier in TIERS)
         yield "  " + "the law's peak".ljust(14) + "".join(cell.rjust(12) for cell in cells)
 
@@ -77,6 +77,8 @@ def _notes(run: WatchedRun) -> Iterator[str]:
             if last - first > GROWTH * max(first, 1):
                 grown = f"from {gib(first)} to {gib(last)} in {steps} steps"
                 yield f"note: {name}memory between steps grew {grown}: something is kept"
+        if rank.gpus > 1:
+            yield f"note: {name}it uses {rank.gpus} GPUs, and the peaks are those of the fullest"
         if rank.stopped:
             yield f"note: {name}the records end early: {rank.stopped}"
     if run.others:

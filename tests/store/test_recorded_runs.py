@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from preflight.api import job_of
+from preflight.api import estimate, job_of
 from preflight.store import database, exchange
 from preflight.store.database import StoreError
 from preflight.store.exchange import carrier_of
@@ -37,6 +37,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def one(**fields: object) -> KeptRun:
     return kept_run(WatchedRun(1, 2.0, (RANK,), WatchedHost(100, 1, 50)), job_of({**JOB, **fields}), None)
+
+
+def test_a_share_of_a_job_is_no_run_of_it() -> None:
+    """One process on two GPUs: its peak says nothing of the job on one."""
+    law = estimate(job_of(JOB)).device
+    whole, shared = (kept_run(WatchedRun(0, 2.0, (replace(RANK, gpus=n),)), job_of(JOB), law) for n in (1, 2))
+    assert (whole.job is not None, shared.job) == (True, None)
+    assert (all(peak.law for peak in whole.peaks), any(peak.law for peak in shared.peaks)) == (True, False)
 
 
 def test_a_store_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
