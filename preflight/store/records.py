@@ -20,6 +20,9 @@ FORMAT = 1
 OUTCOMES = ("completed", "oom", "killed", "stopped", "failed", "unknown")
 PHASES = ("load", "forward", "backward", "optimizer", "step", "validation", "generation", "save", "all")
 LARGEST = 1 << 50
+"""Bytes that no machine has."""
+DEEPEST, LONGEST = 8, 2000
+"""Levels of a job's fields, and characters of a text in them."""
 _NOT_MEMORY = ("machine", "software")
 """Groups of a Job that say where it runs: those are the machine's columns."""
 
@@ -155,16 +158,16 @@ def of_plain(data: Any) -> KeptRun:
         words = {name: _word(machine.get(name, "")) for name in ("gpu", "torch", "cuda", "driver", "alloc_conf")}
         found = KeptRun(
             _word(data["id"]), WatchedMachine(gpu_memory=_size(machine.get("gpu_memory")), **words),
-            dict(data["job"]) if data["job"] is not None else None, _count(data["world"]), _count(data["rank_max"]),
-            _word(data["started"]), _one_of(data["outcome"], OUTCOMES), int(data["exit"]),
+            _job(data["job"]) if data["job"] is not None else None, _count(data["world"]), _count(data["rank_max"]),
+            _word(data["started"]), _one_of(data["outcome"], OUTCOMES), _status(data["exit"]),
             _one_of(data["oom_phase"], PHASES) if data.get("oom_phase") else None, _size(data.get("oom_request")),
-            _count(data["steps"]), float(data["seconds"]), tuple(_peak(one) for one in data["peaks"]),
+            _count(data["steps"]), _seconds(data["seconds"]), tuple(_peak(one) for one in data["peaks"]),
             {_word(name): _size(size) or 0 for name, size in data["host"].items()}, _word(data.get("law_version", "")),
             _word(data.get("source", "")), _word(data.get("kind", "")), _word(data.get("data", "")),
         )  # fmt: skip
     except NotARun:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise NotARun(f"a field is missing or wrong: {error}") from error
     if not found.id or len({(one.rank, one.phase, one.tier) for one in found.peaks}) < len(found.peaks):
         raise NotARun("it has no id, or a peak twice")
@@ -188,8 +191,39 @@ def _word(value: Any) -> str:
     return value
 
 
+def _job(value: Any) -> dict[str, Any]:
+    """The fields of a job: groups of them, and no text that could not be shown."""
+    groups = {name: dict(value[name]) for name in ("model", "train", "data") if name in value}
+    return {**_data(value, DEEPEST), **groups}  # type: ignore[dict-item]
+
+
+def _data(value: Any, deepest: int) -> object:
+    if isinstance(value, str):
+        if len(value) > LONGEST or not value.isprintable():
+            raise NotARun(f"{value[:40]!r} is no short text")
+    elif isinstance(value, (dict, list)) and deepest:
+        for one in [*value, *value.values()] if isinstance(value, dict) else value:
+            _data(one, deepest - 1)
+    elif not isinstance(value, (int, float, type(None))):
+        raise NotARun("its job has too many levels, or what is no data")
+    return value
+
+
+def _status(value: Any) -> int:
+    """How a process ended: its status, or -1 times the signal."""
+    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 32:
+        raise NotARun(f"{str(value)[:40]!r} is no status of a process")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1 << 40:
+        raise NotARun(f"{str(value)[:40]!r} is no number of seconds")
+    return float(value)
+
+
 def _one_of(value: Any, known: tuple[str, ...]) -> str:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise NotARun(f"{str(value)[:40]!r} is none of {', '.join(known)}")
     return str(value)
 

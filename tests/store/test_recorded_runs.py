@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import thorough
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from preflight.api import estimate, job_of
 from preflight.store import database, exchange
@@ -159,12 +164,35 @@ def test_a_name_and_its_dimensions_are_one_job() -> None:
         {"peaks": [{"rank": 0, "phase": "save", "tier": "allocated", "bytes": 1 << 60}]},
         {"peaks": [{"rank": 0, "phase": "save", "tier": "allocated", "bytes": 1, "law": [1, 2]}]},
         {"peaks": [{"rank": 0, "phase": "save", "tier": "allocated", "bytes": 1}] * 2},
-        {"machine": None}, {"host": []},
+        {"machine": None}, {"host": []}, {"outcome": ["oom"]},
+        {"exit": math.inf}, {"exit": 1 << 70}, {"exit": "1"}, {"exit": True},
+        {"seconds": math.nan}, {"seconds": math.inf}, {"seconds": -1}, {"seconds": 10**400}, {"seconds": "3"},
+        {"job": {"model": 3}}, {"job": {"train": None}}, {"job": {"a": [[[[[[[[[]]]]]]]]]}}, {"job": {"a": "\x1b[2J"}},
+        {"job": {"a" * 3000: 1}},
     ],
 )  # fmt: skip
 def test_foreign_lines_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(NotARun):
         of_plain({**plain(one()), **change})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=thorough.examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(st.sampled_from(sorted(plain(one()))), JSON, max_size=3), JSON, JSON)
+def test_whatever_a_line_has_it_is_a_run_or_left_out(change: dict[str, object], group: object, value: object) -> None:
+    line = {**plain(one()), "job": {"model": {"name": group}, "train": {"batch_size": value}}, **change}
+    try:
+        run = of_plain(json.loads(json.dumps(line)))
+    except NotARun:
+        return
+    assert [*shown(run), *listed([run])]
+    assert add(replace(run, id=uuid.uuid4().hex)) == 1
 
 
 def test_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
