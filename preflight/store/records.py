@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from preflight import __version__
-from preflight.memory.device.law.catalogue import find
+from preflight.memory.device.law.catalogue import find, names
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.watched import TIERS, WatchedMachine, WatchedRun
 
+_HASH, _PLAIN = re.compile(r"sha256:[0-9a-f]{16}"), re.compile(r"[\w.+:-]{1,64}")
 FORMAT = 1
 OUTCOMES = ("completed", "oom", "killed", "stopped", "failed", "unknown")
 PHASES = ("load", "forward", "backward", "optimizer", "step", "validation", "generation", "save", "all")
@@ -77,7 +80,8 @@ class KeptRun:
 
 def canonical(job: Job) -> dict[str, Any]:
     """The fields that decide memory, without names and paths: a model that is known by name is kept by its dimensions,
-    any other by a hash of its name."""
+    any other by a hash of its name. Settings that belong to other projects may hold anything: their words are kept
+    where the catalogue of public models has them, else as hashes."""
     dumped = job.model_dump(mode="json", exclude_defaults=True)  # a field that is added later changes no old hash
     found = {group: values for group, values in dumped.items() if group not in _NOT_MEMORY}
     data = {name: value for name, value in dict(found.pop("data", {})).items() if name not in _LEARNT}
@@ -87,11 +91,58 @@ def canonical(job: Job) -> dict[str, Any]:
     if known is not None and known.target is None:
         model.update(architecture=known.architecture, config={**known.config, **model.get("config", {})})
         del model["name"]
+    return _scrubbed({**found, "model": model})
+
+
+def _scrubbed(job: Mapping[str, Any]) -> dict[str, Any]:
+    """A job without names and paths."""
+    model = dict(job.get("model") or {})
+    for name in ("config", "kwargs"):
+        if isinstance(model.get(name), dict):
+            model[name] = {key if key.isidentifier() else _hashed(key): _public(one) for key, one in model[name].items()}
     for name in ("name", "path", "target", "law"):
         if name in model:
-            model[name] = "sha256:" + hashlib.sha256(str(model[name]).encode()).hexdigest()[:16]
-    found["model"] = model
-    return found
+            model[name] = _hashed(str(model[name]))
+    if "architecture" in model:
+        model["architecture"] = _public(model["architecture"])
+    return {**{group: _without_paths(values) for group, values in job.items()}, "model": model}
+
+
+def _hashed(text: str) -> str:
+    return text if _HASH.fullmatch(text) else "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _without_paths(value: Any) -> Any:
+    """Data of a job's own fields: words of its vocabulary and names of modules, and no text that could be a path."""
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) else _hashed(value)
+    if isinstance(value, dict):
+        return {_without_paths(key): _without_paths(one) for key, one in value.items()}
+    return [_without_paths(one) for one in value] if isinstance(value, list) else value
+
+
+def _public(value: Any) -> Any:
+    """Data of a model's settings without words that are not in the catalogue, in keys as well: they may be of labels."""
+    if isinstance(value, str):
+        return value if value in _public_words() else _hashed(value)
+    if isinstance(value, dict):
+        return {_public(key): _public(one) for key, one in value.items()}
+    return [_public(one) for one in value] if isinstance(value, list) else value
+
+
+@functools.cache
+def _public_words() -> frozenset[str]:
+    """The keys and values in the configurations of the catalogue."""
+    known = (find(name) for name in names())
+    return frozenset(word for one in known if one is not None for word in _words([one.architecture, dict(one.config)]))
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _words(one)
 
 
 def hash_of(job: Mapping[str, Any]) -> str:
@@ -141,8 +192,8 @@ def _law(law: DeviceEstimate | None, tier: str) -> tuple[int, int, int] | None:
 
 
 def plain(run: KeptRun) -> dict[str, Any]:
-    """As a line of JSON has it."""
-    return {"format": FORMAT, **asdict(run)}
+    """As a line of JSON has it. The run may have been kept by a version that left more in its job."""
+    return {"format": FORMAT, **asdict(run), "job": None if run.job is None else _scrubbed(run.job)}
 
 
 class NotARun(ValueError):

@@ -121,10 +121,19 @@ def test_only_the_user_may_read_it(store: Path) -> None:
 
 
 def test_no_name_no_path_no_host(store: Path) -> None:
-    fields: dict[str, Any] = {"model.name": "ada/private-model", "train.batch_size": 8, "model.path": "/home/ada/model"}
+    fields: dict[str, Any] = {
+        "model.name": "ada/private-model", "train.batch_size": 8, "model.path": "/home/ada/model",
+        "model.architecture": "adanet", "model.config": {
+            "_name_or_path": "/home/ada/model", "auto_map": {"AutoModel": "ada/code--model.Ada"}, "layers": ["ada"],
+            "id2label": {"0": "Ada"}, "label2id": {"Ada": 0}, "hidden_act": "gelu", "/home/ada": 1,
+        },
+        "model.kwargs": {"pretrained_cfg": {"file": "/home/ada/w.pth"}},
+        "train.peft.targets": r"ada/.*\.(q|v)_proj", "train.peft.options": {"rank_pattern": {"/home/ada": 1}},
+    }  # fmt: skip
+    assert "gelu" in str(canonical(job_of(fields)))
     add(kept_run(WatchedRun(1, 2.0, (RANK,)), job_of(fields), None))
     data = store.read_bytes() + json.dumps(plain(runs()[0])).encode()
-    for word in ("ada", "private", "secret", os.uname().nodename):
+    for word in ("ada", "Ada", "private", "secret", os.uname().nodename):
         assert word.encode() not in data
 
 
@@ -186,12 +195,12 @@ JSON = st.recursive(
 @settings(max_examples=thorough.examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(st.sampled_from(sorted(plain(one()))), JSON, max_size=3), JSON, JSON)
 def test_whatever_a_line_has_it_is_a_run_or_left_out(change: dict[str, object], group: object, value: object) -> None:
-    line = {**plain(one()), "job": {"model": {"name": group}, "train": {"batch_size": value}}, **change}
+    line = {**plain(one()), "job": {"model": {"name": group, "config": group}, "train": {"batch_size": value}}, **change}
     try:
         run = of_plain(json.loads(json.dumps(line)))
     except NotARun:
         return
-    assert [*shown(run), *listed([run])]
+    assert [*shown(run), *listed([run]), plain(run)]
     assert add(replace(run, id=uuid.uuid4().hex)) == 1
 
 
