@@ -5,8 +5,10 @@ with the same lines in one column, a folder, or a carrier of somebody else's.
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,12 +43,12 @@ class File:
 
     def put(self, runs: Sequence[KeptRun]) -> None:
         """Writes the file, whole or not at all. Raises UsageError."""
-        unfinished = self.path.with_name(f".{self.path.name}.unfinished")
+        data = _table(runs) if self._is_table else "".join(f"{line_of(run)}\n" for run in runs).encode()
+        unfinished = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
         try:
-            if self._is_table:
-                _write_table(unfinished, runs)
-            else:
-                unfinished.write_text("".join(f"{line_of(run)}\n" for run in runs), encoding="utf-8")
+            handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
+            with open(handle, "wb") as file:
+                file.write(data)
             os.replace(unfinished, self.path)
         except OSError as error:
             unfinished.unlink(missing_ok=True)
@@ -114,11 +116,13 @@ def _arrow() -> Any:
         raise UsageError("Parquet needs pyarrow: pip install preflight-lint[batch]") from None
 
 
-def _write_table(path: Path, runs: Sequence[KeptRun]) -> None:
+def _table(runs: Sequence[KeptRun]) -> bytes:
     arrow = _arrow()
     rows = [(run.id, run.started, run.outcome, run.machine.gpu, line_of(run)) for run in runs]
     table = arrow.table({name: [row[index] for row in rows] for index, name in enumerate(_COLUMNS)})
-    arrow.parquet.write_table(table, path)
+    written = io.BytesIO()
+    arrow.parquet.write_table(table, written)
+    return written.getvalue()
 
 
 def _read_table(path: Path) -> list[str]:

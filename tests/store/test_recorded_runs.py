@@ -107,6 +107,33 @@ def test_others_may_not_write_it(store: Path) -> None:
         runs()
 
 
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_what_lies_beside_it_is_the_users_own(store: Path, ending: str) -> None:
+    """SQLite would take the changes in it into the file."""
+    add(one())
+    beside = Path(f"{store}{ending}")
+    beside.symlink_to(store)
+    with pytest.raises(StoreError, match="not a regular file"):
+        runs()
+    beside.unlink()
+    beside.touch()
+    beside.chmod(0o660)
+    with pytest.raises(StoreError, match=f"{ending} can be written by others"):
+        runs()
+
+
+def test_others_may_not_write_its_folder(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(one())
+    store.parent.chmod(0o770)
+    for use in (runs, lambda: add(one())):
+        with pytest.raises(StoreError, match="chmod go-w"):
+            use()
+    store.parent.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+    with pytest.raises(StoreError, match="data belongs to another user"):
+        runs()
+
+
 def test_a_link_is_not_followed(store: Path, tmp_path: Path) -> None:
     store.parent.mkdir()
     store.symlink_to(tmp_path / "elsewhere")
@@ -215,6 +242,17 @@ def test_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (new, known, len(wrong)) == (0, 2, 2)
     with pytest.raises(UsageError, match="cannot be read"):
         exchange.read_into(carrier_of(str(tmp_path / "missing.jsonl")))
+
+
+def test_an_export_follows_no_link(tmp_path: Path) -> None:
+    """Neither one in the place of the file nor one that somebody laid for its unfinished part."""
+    path, target = tmp_path / "all.jsonl", tmp_path / "target"
+    target.write_text("kept")
+    for link in (path, tmp_path / ".all.jsonl.unfinished"):
+        link.symlink_to(target)
+    add(one())
+    carrier_of(str(path)).put(runs())
+    assert (target.read_text(), path.is_symlink(), len(list(tmp_path.glob(".all*")))) == ("kept", False, 1)
 
 
 def test_parquet_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
