@@ -22,7 +22,6 @@ from preflight.store.runs import add
 from preflight.store.wandb_runs import Wandb, WandbFile
 from preflight.vocabulary.errors import UsageError
 
-MOST_WRONG = 20
 FORMS = (
     "FILE.jsonl", "FILE.parquet", "FILE.wandb", "FOLDER/", "PROTOCOL://...", "mlflow:RUN", "wandb:[ENTITY/]PROJECT/RUN",
     "optuna:STORAGE#STUDY",
@@ -82,18 +81,27 @@ class Folder:
         except StoreError as error:
             raise UsageError(str(error)) from error
 
-    def lines(self) -> Iterator[str]:
-        """Raises UsageError."""
+    def taken(self) -> tuple[list[KeptRun], list[str]]:
+        """All runs, and why other files are left out. Raises UsageError."""
         try:
-            found, _ = folders.taken(self.path, ())
+            return folders.taken(self.path, (), None)
         except StoreError as error:
             raise UsageError(str(error)) from error
-        yield from map(line_of, found)
+
+    def lines(self) -> Iterator[str]:
+        """Raises UsageError."""
+        yield from map(line_of, self.taken()[0])
 
 
 def read_into(carrier: Carrier) -> tuple[int, int, list[str]]:
     """Adds the runs that are there: how many are new, how many were known, and why others are left out. Raises
     UsageError for a place that cannot be read."""
+    found, wrong = carrier.taken() if isinstance(carrier, Folder) else _of_lines(carrier)
+    new = add(*found) if found else 0
+    return new, len(found) - new, wrong
+
+
+def _of_lines(carrier: Carrier) -> tuple[list[KeptRun], list[str]]:
     found, wrong = [], []
     for number, line in enumerate(carrier.lines(), 1):
         if not line.strip():
@@ -104,8 +112,7 @@ def read_into(carrier: Carrier) -> tuple[int, int, list[str]]:
             found.append(of_plain(json.loads(line)))
         except (NotARun, ValueError, RecursionError) as error:
             wrong.append(f"line {number}: {str(error)[:200]}")
-    new = add(*found) if found else 0
-    return new, len(found) - new, wrong[:MOST_WRONG]
+    return found, wrong
 
 
 def _arrow() -> Any:

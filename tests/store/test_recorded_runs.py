@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from preflight.api import estimate, job_of
-from preflight.store import database, exchange
+from preflight.store import database, exchange, folders
 from preflight.store.database import StoreError
 from preflight.store.exchange import carrier_of
 from preflight.store.records import KeptRun, NotARun, canonical, hash_of, kept_run, of_plain, plain
@@ -302,7 +302,23 @@ def test_what_is_wrong_in_a_shared_folder_is_told_and_left_out(folder: Path) -> 
     os.mkfifo(folder / "pipe.jsonl")
     wrong = bring_in()
     assert sorted(line.partition(".")[0] for line in wrong) == ["huge", "link", "other", "pipe", "torn"]
-    assert [run.id for run in runs()] == [good.id]
+    left_out: list[str] = []
+    assert [run.id for run in runs(left_out=left_out)] == [good.id]
+    assert left_out == wrong
+    assert exchange.read_into(carrier_of(f"{folder}/")) == (0, 1, wrong)
+
+
+def test_many_files_are_brought_in_by_and_by(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that are no runs come first by name, and take the place of none. An import reads them all."""
+    add(*(one() for _ in range(5)))
+    for number in range(4):
+        (folder / f"0{number}.jsonl").write_text("{")
+    default = folders.taken.__defaults__
+    monkeypatch.setattr(folders.taken, "__defaults__", (2,))
+    assert (len(bring_in()), bring_in()[-1]) == (5, "1 further file left for the next time")
+    assert (len(bring_in()), len(runs())) == (4, 5)
+    assert default == (folders.MOST_AT_ONCE,)
+    assert exchange.read_into(carrier_of(f"{folder}/"))[1] == 5
 
 
 def test_a_folder_that_everybody_may_write_is_refused(folder: Path) -> None:
