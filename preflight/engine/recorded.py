@@ -38,7 +38,7 @@ def with_recorded(job: Job, found: DeviceEstimate, gpu: Gpu) -> DeviceEstimate:
     varies = job.train.seq_len is not None and job.train.sequences not in ("exact", "packed")
     known, left = calibrated(found, learnt, varies), _brought_in(path, database.stamp(path))[1]
     if left:
-        words = f"of the folder of runs {plural(left, 'file')} {'was' if left == 1 else 'were'} left out: see preflight runs"
+        words = f"left out of the folder of runs: {plural(left, 'file')} (preflight runs names them)"
         return replace(known, recorded=(*known.recorded, words))
     return known
 

@@ -10,18 +10,19 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, get_args
 
 from preflight import __version__
 from preflight.memory.device.law.catalogue import find, names
+from preflight.vocabulary import watched
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.watched import TIERS, WatchedMachine, WatchedRun
+from preflight.vocabulary.watched import TIERS, End, WatchedMachine, WatchedRun
 
 _HASH, _PLAIN = re.compile(r"sha256:[0-9a-f]{16}"), re.compile(r"[\w.+:-]{1,64}")
 FORMAT = 1
-OUTCOMES = ("completed", "oom", "killed", "stopped", "failed", "unknown")
-PHASES = ("load", "forward", "backward", "optimizer", "step", "validation", "generation", "save", "all")
+OUTCOMES: tuple[str, ...] = get_args(End)
+PHASES = (*watched.PHASES, "all")
 LARGEST = 1 << 50
 """Bytes that no machine has."""
 DEEPEST, LONGEST = 8, 2000
@@ -99,7 +100,8 @@ def _scrubbed(job: Mapping[str, Any]) -> dict[str, Any]:
     model = dict(job.get("model") or {})
     for name in ("config", "kwargs"):
         if isinstance(model.get(name), dict):
-            model[name] = {key if key.isidentifier() else _hashed(key): _public(one) for key, one in model[name].items()}
+            own = model[name].items()
+            model[name] = {key if key.isidentifier() else _hashed(key): _public(one) for key, one in own}
     for name in ("name", "path", "target", "law"):
         if name in model:
             model[name] = _hashed(str(model[name]))
@@ -122,7 +124,7 @@ def _without_paths(value: Any) -> Any:
 
 
 def _public(value: Any) -> Any:
-    """Data of a model's settings without words that are not in the catalogue, in keys as well: they may be of labels."""
+    """Data of a model's settings without words that are not in the catalogue, in keys as well: labels may be keys."""
     if isinstance(value, str):
         return value if value in _public_words() else _hashed(value)
     if isinstance(value, dict):

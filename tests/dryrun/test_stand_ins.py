@@ -52,8 +52,8 @@ def test_an_answer_that_may_decide_a_size_is_said(asked: Callable[[Any], Any]) -
     [
         lambda kept: range(kept["epoch"] + 1, 3),
         lambda kept: max(float(kept["best_acc"]), 0.5),
-        lambda kept: {name: one for name, one in kept["state_dict"].items()},
-        lambda kept: [one for one in kept.keys() if one],
+        lambda kept: dict(kept["state_dict"].items()),
+        lambda kept: sorted(kept.keys()),
         lambda kept: "model" in kept and "fc.weight" not in kept["model"],
         lambda kept: bool(kept and kept.get("optimizer")),
     ],

@@ -58,7 +58,7 @@ def test_files_of_others_that_are_no_runs_are_counted(tmp_path: Path, monkeypatc
     ran({**JOB, "train.batch_size": 16}, 5 * GIB)
     for name in ("torn", "other"):
         (tmp_path / "team" / f"{name}.jsonl").write_text("{")
-    assert said(JOB) == ("of the folder of runs 2 files were left out: see preflight runs",)
+    assert said(JOB) == ("left out of the folder of runs: 2 files (preflight runs names them)",)
 
 
 def test_other_jobs_and_other_gpus_say_nothing() -> None:
