@@ -23,6 +23,7 @@ from preflight.store.exchange import carrier_of
 from preflight.store.records import KeptRun, NotARun, canonical, hash_of, kept_run, of_plain, plain
 from preflight.store.runs import add, bring_in, of_job, run_of, runs
 from preflight.store.text import listed, shown
+from preflight.system import kept_files
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.watched import WatchedError, WatchedHost, WatchedMachine, WatchedRank, WatchedRun
 
@@ -105,6 +106,18 @@ def test_others_may_not_write_it(store: Path) -> None:
     store.chmod(0o666)
     with pytest.raises(StoreError, match="chmod 600"):
         runs()
+
+
+def test_its_folder_may_be_made_by_another_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a user whose groups may write what the user makes."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv(database.PLACE)
+    before = os.umask(0o002)
+    try:
+        kept_files.submitted()
+        assert add(one()) == 1
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
