@@ -424,10 +424,10 @@ def test_a_model_on_two_gpus(run: Run) -> None:
     """The second part is sixteen times the first: its GPU is judged."""
     program = (
         "import torch\nfrom torch import nn\n"
-        "a, b = nn.Linear(256, 1024).to('cuda:0'), nn.Linear(1024, 4096).to('cuda:1')\n"
+        "a, b = nn.Linear(256, 1024).to('cuda:0'), nn.Linear(1024, 4096).cuda(1)\n"
         "optimizer = torch.optim.SGD([*a.parameters(), *b.parameters()])\n"
         "for _ in range(2):\n"
-        "    b(a(torch.randn(8, 256, device='cuda:0')).to('cuda:1')).sum().backward()\n"
+        "    b(a(torch.randn(8, 256).cuda()).to('cuda:1')).sum().backward()\n"
         "    optimizer.step()\n    optimizer.zero_grad()\n"
     )
     found = run(program, "--gpu", "RTX 4090")

@@ -372,5 +372,9 @@ def _methods(device: Device) -> None:
         wrap(home, "to", _numbered)
     for name in ("tensor", "as_tensor"):
         wrap(torch, name, _of_numbers)
-    replace(torch.Tensor, "cuda", lambda t, *_, **__: t.to("cuda"))
+
+    def moved(t: Any, to: Any = None, *_: Any, **__: Any) -> Any:
+        return t.to("cuda" if to is None or device.tape.chooses_gpu else to)
+
+    replace(torch.Tensor, "cuda", moved)
     replace(torch.Tensor, "pin_memory", lambda t, *_, **__: t)

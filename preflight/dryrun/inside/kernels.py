@@ -136,9 +136,9 @@ class Kernels:
             self._assume("`unique` of unknown values finds one value", "train.seq_len")
         size = 1 if value is None else value.unique().numel()
         return (
-            self._fake((size,), (1,), t.dtype),
-            self._fake(t.shape, t.stride(), torch.int64),
-            self._fake((size,), (1,), torch.int64),
+            self._fake((size,), (1,), t.dtype, t.device),
+            self._fake(t.shape, t.stride(), torch.int64, t.device),
+            self._fake((size,), (1,), torch.int64, t.device),
         )
 
     def masked_select(self, t: Any, mask: Any) -> Any:
