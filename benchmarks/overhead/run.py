@@ -3,7 +3,7 @@
     python benchmarks/overhead/run.py             measures and prints
     python benchmarks/overhead/run.py --rounds 9  more rounds
 
-`inside`: CPU time of the thread within the recorder, counted where it is entered: no difference of two figures, so that a
+`inside`: CPU time of the thread within the recorder, counted where it is entered: no difference of two figures, so a
 busy machine changes it little. Counters are those of CUDA where there is a GPU, else dictionaries of the same shape.
 `whole`: CPU time of a step with the recorder less that without it, each in a process of its own, the least of several
 bursts. It has what torch does to call a hook as well, and far more noise.
