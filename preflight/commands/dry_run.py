@@ -87,7 +87,9 @@ def command(
 
 def _is_study(words: Sequence[str]) -> bool:
     """Whether a file stands where a command would: it is read, and its launches are run."""
-    return len(words) == 1 and os.path.isfile(words[0]) and not os.access(words[0], os.X_OK)
+    from preflight.dryrun.command import is_program
+
+    return len(words) == 1 and os.path.isfile(words[0]) and not is_program(words[0])
 
 
 def _study(

@@ -218,6 +218,8 @@ class _Forecaster:
         if self._spoke:
             return None
         ranks = ranks_of(folder)
+        if any(one.gpus > 1 for one in ranks):  # the law is of one GPU
+            return None
         capacity = next((one.machine.gpu_memory for one in ranks if one.machine.gpu_memory), None)
         found = forecast(self._law, highest(ranks), max((one.steps for one in ranks), default=0), capacity)
         if found is None:

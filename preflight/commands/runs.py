@@ -41,15 +41,13 @@ def command(run: str | None, into: str | None, source: str | None, output: str |
     try:
         if source is not None:
             new, known, wrong = exchange.read_into(exchange.carrier_of(source))
-            for line in wrong:
-                streams.complain(f"note: {source}: {line}")
+            _complain(source, wrong)
             streams.show(f"{new} new, {known} known already, {len(wrong)} left out\n")
             return
         if not database.exists() and run is None and into is None and page is None:
             streams.show("[]\n" if output_format == "json" else "no run was recorded yet: preflight run -- COMMAND\n")
             return
-        for line in runs.bring_in()[:MOST_WRONG]:
-            streams.complain(f"note: {database.place()}: {line}")
+        _complain(database.place(), runs.bring_in())
         found: list[KeptRun] = [runs.run_of(run)] if run is not None else runs.runs(1_000_000 if into else 1000)
     except database.StoreError as error:
         raise PreflightError(str(error)) from error
@@ -68,3 +66,11 @@ def command(run: str | None, into: str | None, source: str | None, output: str |
         streams.show(written([plain(one) for one in found]), "json")
     else:
         streams.show("\n".join(shown(found[0]) if run is not None else listed(found)) + "\n")
+
+
+def _complain(place: str | None, wrong: list[str]) -> None:
+    """The first things that are left out, and how many there are."""
+    for line in wrong[:MOST_WRONG]:
+        streams.complain(f"note: {place}: {line}")
+    if len(wrong) > MOST_WRONG:
+        streams.complain(f"note: {place}: {len(wrong) - MOST_WRONG} more are left out")

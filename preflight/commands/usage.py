@@ -45,7 +45,7 @@ def command(files: tuple[str, ...], output: str | None, output_format: str) -> N
     teams: dict[str, list[KeptRun]] = {}
     for name in files:
         teams.setdefault(Path(name).stem, []).extend(_runs(Path(name), notes))
-    found = usage(teams if files else {OWN: _own()}, _Names(), notes)
+    found = usage(teams if files else {OWN: _own(notes)}, _Names(), notes)
     for line in notes[:MOST_NOTES]:
         streams.complain(f"note: {line}")
     if page is not None:
@@ -58,11 +58,11 @@ def command(files: tuple[str, ...], output: str | None, output_format: str) -> N
         streams.show(report.text(found, look_for(sys.stdout)))
 
 
-def _own() -> list[KeptRun]:
+def _own(notes: list[str]) -> list[KeptRun]:
     from preflight.store import database, runs
 
     try:
-        return runs.runs(MOST_RUNS) if database.exists() else []
+        return runs.runs(MOST_RUNS, notes) if database.exists() else []
     except database.StoreError as error:
         raise PreflightError(str(error)) from error
 

@@ -62,6 +62,8 @@ def lengths_to_try(own: int) -> tuple[int, int] | None:
 
 def law(own: int, length: int | None, first: RunReport, again: Again, directory: str) -> FoundLaw:
     """The law of a program from its run at its own sizes, and further runs. Raises NoLaw."""
+    if first.gpus > 1:
+        raise NoLaw("the program uses several GPUs, and another of them may take the most at another size")
     other, third = sizes_to_try(own)
     second = _run(again, other, None, f"batch {other}")
     confirming = _run(again, third, None, f"batch {third}")

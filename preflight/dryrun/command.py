@@ -64,13 +64,22 @@ def started_by(words: Sequence[str], gpus: int | None = None) -> StartedProgram:
     arguments = tuple(words[len(words) - len(command.words) :])
     name = command.name or ""
     if command.kind == "script":
-        raise UsageError(f"{name} is a shell script: name the Python command in it")
+        alone = f"or the script alone, as in preflight dry-run {name}"
+        raise UsageError(f"{name} is a shell script: name the Python command in it, {alone}")
     if command.kind == "none":
         return _console_script(name, words, arguments, launch, gpus)
     interpreter = _interpreter(words[: len(words) - len(arguments)], launch)
     if command.kind == "program" and not os.path.isfile(name):
         raise UsageError(f"{name}: there is no such file")
     return _program(interpreter, name, command.kind == "module", arguments, launch, gpus)
+
+
+def is_program(path: str) -> bool:
+    """Whether a file is started as it is: by Python, or a binary. A script of a shell is read, and its launches run."""
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        return False
+    with open(path, "rb") as file:
+        return path.endswith(".py") or b"\0" in file.read(1024) or _shebang(path) is not None
 
 
 def _is_wrapper(text: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from preflight.dryrun.process import NoAnswer
@@ -54,6 +55,8 @@ class RunReport:
     convolutions: bool = False
     benchmark: bool = False
     seconds: float = 0.0
+    gpus: int = 1
+    """GPUs that the program puts tensors on. What happened is told of the one that takes the most."""
 
     @property
     def whole_steps(self) -> int:
@@ -78,7 +81,7 @@ def _read(raw: Mapping[str, Any]) -> RunReport:
     places = tuple(known[number] for number in _indices(raw.get("at", ()), len(known)))
     if len(places) != len(events):
         raise ValueError("events without a place")
-    return RunReport(
+    whole = RunReport(
         end=next(one for one in ENDS if one == end),
         reason=str(raw.get("reason", "")),
         place=str(raw.get("place", "")),
@@ -100,6 +103,41 @@ def _read(raw: Mapping[str, Any]) -> RunReport:
         convolutions=raw.get("convolutions") is True,
         benchmark=raw.get("benchmark") is True,
         seconds=float(raw.get("seconds", 0.0)),
+    )
+    return _of_fullest_gpu(whole, {int(number): int(gpu) for number, gpu in raw.get("devices", {}).items()})
+
+
+def _of_fullest_gpu(whole: RunReport, others: Mapping[int, int]) -> RunReport:
+    """What happened on the GPU that takes the most. `others`: the GPUs of births that are not on the first."""
+    used = sorted({others.get(at, 0) for at, event in enumerate(whole.events) if event >= 0})
+    if not any(used):
+        return whole
+    parts = {gpu: _of_gpu(whole, others, gpu) for gpu in used}
+    fullest = max(parts, key=lambda gpu: recorded.peak(parts[gpu].events).bytes)
+    found = parts[fullest]
+    if len(used) == 1:
+        return found
+    words = f"the program uses GPUs {', '.join(map(str, used))}: GPU {fullest}, which takes the most, was judged"
+    return replace(found, assumptions=(*found.assumptions, (words, "")), gpus=len(used))
+
+
+def _of_gpu(whole: RunReport, others: Mapping[int, int], gpu: int) -> RunReport:
+    kept: list[int] = []
+    events: list[int] = []
+    births: dict[int, int] = {}
+    for at, event in enumerate(whole.events):
+        birth = at if event >= 0 else -1 - event
+        if others.get(birth, 0) == gpu:
+            births.setdefault(birth, len(events))
+            events.append(event if event >= 0 else -1 - births[birth])
+            kept.append(at)
+    return replace(
+        whole,
+        events=tuple(events),
+        places=tuple(whole.places[at] for at in kept),
+        kinds={births[at]: kind for at, kind in whole.kinds.items() if at in births},
+        shapes={births[at]: shape for at, shape in whole.shapes.items() if at in births},
+        marks=tuple((bisect_left(kept, at), name) for at, name in whole.marks),
     )
 
 

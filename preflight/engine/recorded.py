@@ -12,7 +12,7 @@ from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.watched import MeasuredPeak, MeasuredRun
-from preflight.vocabulary.words import gib
+from preflight.vocabulary.words import gib, plural
 
 if TYPE_CHECKING:
     from preflight.store.calibrate import Learnt
@@ -36,7 +36,11 @@ def with_recorded(job: Job, found: DeviceEstimate, gpu: Gpu) -> DeviceEstimate:
     except (database.StoreError, OSError) as error:
         return replace(found, recorded=(*found.recorded, _unused(error)))
     varies = job.train.seq_len is not None and job.train.sequences not in ("exact", "packed")
-    return calibrated(found, learnt, varies)
+    known, left = calibrated(found, learnt, varies), _brought_in(path, database.stamp(path))[1]
+    if left:
+        words = f"left out of the folder of runs: {plural(left, 'file')} (preflight runs names them)"
+        return replace(known, recorded=(*known.recorded, words))
+    return known
 
 
 def recorded_runs() -> tuple[KeptRun, ...]:
@@ -140,9 +144,15 @@ def _learnt(job: Job, gpu: Gpu, runs: tuple[KeptRun, ...]) -> Learnt:
     return Learnt(same, tuple(one for one in here if one.job_hash != digest), job.software.get("torch", ""))
 
 
-@lru_cache(maxsize=4)
 def _runs(path: str, stamp: object) -> tuple[KeptRun, ...]:
-    """The recorded runs; `stamp` is another one when a run was added."""
+    return _brought_in(path, stamp)[0]
+
+
+@lru_cache(maxsize=4)
+def _brought_in(path: str, stamp: object) -> tuple[tuple[KeptRun, ...], int]:
+    """The recorded runs, and how many files of a shared folder are none; `stamp` is another one when a run was
+    added."""
     from preflight.store.runs import runs
 
-    return tuple(runs(MOST_RUNS))
+    left_out: list[str] = []
+    return tuple(runs(MOST_RUNS, left_out)), len(left_out)

@@ -13,8 +13,8 @@ from preflight.store.records import KeptRun
 from preflight.store.votes import COVERAGE
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.usage import BackTest, Usage, UsedGroup
+from preflight.vocabulary.watched import TIERS
 
-TIERS = ("requested", "allocated", "reserved", "process")
 CONFIDENCE = 1.96
 """Standard deviations of a normal distribution that 95 % lie within."""
 

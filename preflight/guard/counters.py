@@ -7,10 +7,13 @@ the program reads until it resets them itself.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from . import small_card
 
+LOOK_S = 5.0
+"""Seconds between looks for GPUs that the process has begun to use."""
 TIERS = ("requested", "allocated", "reserved")
 Peaks = dict[str, int]
 
@@ -19,6 +22,11 @@ class NoCounters:
     """A process without a GPU."""
 
     device = "none"
+    gpus = 0
+    """GPUs that the process takes memory of."""
+
+    def look(self) -> None:
+        """Look now for GPUs that the process has begun to use."""
 
     def take(self) -> Peaks:
         """The peaks since the last call."""
@@ -54,7 +62,9 @@ class CardCounters(NoCounters):
 
 
 class CudaCounters(NoCounters):
-    """The allocator's counters of the current device, read where all of torch reads them: torch._C."""
+    """The allocator's counters, read where all of torch reads them: torch._C. A process may use several GPUs: the
+    figures are those of the one that takes the most. GPUs that are new are looked for now and then, since few use more
+    than one, and a peak stays until it is taken."""
 
     device = "cuda"
     _KEYS = {"requested": "requested_bytes", "allocated": "allocated_bytes", "reserved": "reserved_bytes"}
@@ -64,6 +74,9 @@ class CudaCounters(NoCounters):
         self._stats, self._reset = self._core._cuda_memoryStats, self._core._cuda_resetPeakMemoryStats
         self._hidden: dict[int, dict[str, dict[str, int]]] = {}
         """Device -> group -> pool -> the highest peak that a reset of ours took from the program's view."""
+        self._others: list[int] = []
+        """GPUs in use beside the current one."""
+        self._look_at = 0.0
         self._core._cuda_memoryStats = self._for_program
         self._core._cuda_resetPeakMemoryStats = self._reset_by_program
 
@@ -83,26 +96,44 @@ class CudaCounters(NoCounters):
         self._hidden.pop(device, None)
         return self._reset(device)
 
-    def _read(self) -> tuple[int, Any]:
-        device = self._torch.cuda.current_device()
-        return device, self._stats(device)
+    def look(self) -> None:
+        self._look_at = 0.0
+
+    @property
+    def gpus(self) -> int:  # type: ignore[override]
+        return len({*self._others, self._torch.cuda.current_device()})
+
+    def _read(self) -> list[tuple[int, Any]]:
+        """The figures of each GPU in use, the current one first."""
+        current = self._torch.cuda.current_device()
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_S
+            found = {device: self._stats(device) for device in range(self._torch.cuda.device_count())}
+            self._others = [device for device, stats in found.items() if self._of(stats, "peak").get("reserved")]
+        return [(device, self._stats(device)) for device in dict.fromkeys([current, *self._others])]
 
     def take(self) -> Peaks:
         if not self._torch.cuda.is_initialized():
             return {}
-        device, found = self._read()
-        hidden = self._hidden.setdefault(device, {})
-        for group, pools in found.items():
-            if isinstance(pools, dict):
-                kept = hidden.setdefault(group, {})
-                for pool, figures in pools.items():
-                    if isinstance(figures, dict) and "peak" in figures:
-                        kept[pool] = max(kept.get(pool, 0), figures["peak"])
-        self._reset(device)
-        return self._of(found, "peak")
+        taken = self._read()
+        for device, found in taken:
+            hidden = self._hidden.setdefault(device, {})
+            for group, pools in found.items():
+                if isinstance(pools, dict):
+                    kept = hidden.setdefault(group, {})
+                    for pool, figures in pools.items():
+                        if isinstance(figures, dict) and "peak" in figures:
+                            kept[pool] = max(kept.get(pool, 0), figures["peak"])
+            self._reset(device)
+        return self._most([self._of(found, "peak") for _, found in taken])
 
     def now(self) -> Peaks:
-        return self._of(self._read()[1], "current") if self._torch.cuda.is_initialized() else {}
+        if not self._torch.cuda.is_initialized():
+            return {}
+        return self._most([self._of(found, "current") for _, found in self._read()])
+
+    def _most(self, found: list[Peaks]) -> Peaks:
+        return {tier: max(one.get(tier, 0) for one in found) for tier in found[0]}
 
     def _of(self, found: Any, which: str) -> Peaks:
         return {tier: int(found[key]["all"][which]) for tier, key in self._KEYS.items() if key in found}
@@ -110,8 +141,9 @@ class CudaCounters(NoCounters):
     def events(self) -> dict[str, int]:
         if not self._torch.cuda.is_initialized():
             return {}
-        found = self._read()[1]
-        return {"retries": int(found.get("num_alloc_retries", 0)), "ooms": int(found.get("num_ooms", 0))}
+        found = [one for _, one in self._read()]
+        names = {"retries": "num_alloc_retries", "ooms": "num_ooms"}
+        return {name: sum(int(one.get(key, 0)) for one in found) for name, key in names.items()}
 
 
 def counters(torch: Any) -> NoCounters:

@@ -99,6 +99,7 @@ class Recorder:
         out.write(
             "peaks", phase=following, peaks=self.peaks, steps=self.steps, events=self.counters.events(),
             floor=[floors[0], floors[-1], len(floors) * self._every] if floors else [], process=_host_peak(),
+            gpus=self.counters.gpus,
         )  # fmt: skip
 
     def _process(self) -> dict[str, Any]:
@@ -240,6 +241,7 @@ class Recorder:
         if not self.on or self._out is None or not (self._begun or self.steps):
             return
         with contextlib.suppress(Exception):
+            self.counters.look()
             self._take(self.phase)
             self._write(self.phase)
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)

@@ -14,6 +14,8 @@ FOLDER = "PREFLIGHT_RUN_RECORDS"
 """The folder for records, for all processes of a run."""
 MODE = "PREFLIGHT_GUARD"
 """off, record, warn or enforce."""
+OWN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+"""A file that is opened is none that a link leads to, and no program that this one starts has it."""
 RANKS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 """Variables that tell a process its rank, and how many there are."""
 
@@ -44,8 +46,7 @@ class Writer:
         line = json.dumps({"kind": kind, "at": round(time.time(), 3), **values}, default=str) + "\n"
         try:
             if self._file is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-                self._file = os.open(self._path, flags, 0o600)
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | OWN, 0o600)
             data = line.encode("utf-8", "backslashreplace")
             if os.write(self._file, data) != len(data):
                 self._fail("No space left on device")
@@ -64,7 +65,7 @@ class Writer:
         try:
             if self._mark is None:
                 path = self._path[: -len("jsonl")] + "phase"
-                self._mark = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+                self._mark = os.open(path, os.O_WRONLY | os.O_CREAT | OWN, 0o600)
             os.pwrite(self._mark, f"{phase:<12}{steps:>20}".encode("ascii"), 0)
         except OSError:
             self.failed = True
@@ -75,4 +76,9 @@ def writer() -> Writer | None:
     folder = os.environ.get(FOLDER, "")
     if not folder or os.environ.get(MODE, "") == "off" or not os.path.isdir(folder):
         return None
+    if hasattr(os, "getuid"):
+        status, own = os.stat(folder), os.getuid()
+        if status.st_mode & 0o022 or own not in (0, status.st_uid):  # root in a container has the folder of its host
+            sys.stderr.write(f"preflight run: this process is not recorded: others may write into {folder}\n")
+            return None
     return Writer(folder)

@@ -6,6 +6,7 @@ import importlib.abc
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,29 +15,33 @@ Hook = Callable[[Any], None]
 
 
 class Importer(importlib.abc.MetaPathFinder):
-    """Runs a function after the module that it is for was imported, once."""
+    """Runs a function after the module that it is for was imported, once. A library may ask first whether the module
+    is there: that imports nothing, and spends no hook."""
 
     def __init__(self, hooks: Mapping[str, Hook]) -> None:
         self._hooks = dict(hooks)
-        self._busy: set[str] = set()
+        self._busy: set[tuple[str, int]] = set()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        if name not in self._hooks or name in self._busy:
+        asked = (name, threading.get_ident())
+        if name not in self._hooks or asked in self._busy:
             return None
-        self._busy.add(name)
+        self._busy.add(asked)
         try:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):
             return None
         finally:
-            self._busy.discard(name)
+            self._busy.discard(asked)
         if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
             return None
-        execute, hook = spec.loader.exec_module, self._hooks.pop(name)
+        execute = spec.loader.exec_module
 
         def executed(module: Any) -> None:
             execute(module)
-            _safely(hook, module)
+            hook = self._hooks.pop(name, None)
+            if hook is not None:
+                _safely(hook, module)
 
         spec.loader.exec_module = executed  # type: ignore[method-assign]
         return spec

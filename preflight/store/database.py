@@ -24,6 +24,8 @@ PLACE = "PREFLIGHT_STORE"
 NAME = "runs.sqlite"
 VERSION = 2
 BUSY_MS = 5000
+_BESIDE = ("-wal", "-shm", "-journal")
+"""Endings of the files that SQLite keeps beside its own: it takes changes out of them (sqlite.org/tempfiles.html)."""
 
 _SCHEMA = """
 create table machine (
@@ -129,25 +131,34 @@ def _words(error: sqlite3.DatabaseError) -> str:
 
 
 def _checked(path: str, write: bool) -> None:
-    """Only the user may own and write the file and its folder. Raises StoreError."""
+    """Only the user may own and write the file, its folder, and what SQLite keeps beside it. Raises StoreError."""
     folder = os.path.dirname(path)
     try:
         if write:
             os.makedirs(folder, mode=0o700, exist_ok=True)
+        if os.path.isdir(folder):
+            _own(folder, os.stat(folder), "go-w")
+        if write:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
             os.close(handle)
-        status = os.lstat(path)
+        for one in (path, *(path + ending for ending in _BESIDE if os.path.lexists(path + ending))):
+            status = os.lstat(one)
+            if not stat.S_ISREG(status.st_mode):
+                raise StoreError(f"{one} is not a regular file")
+            _own(one, status, "600")
     except FileNotFoundError:
         raise StoreError(f"{path}: no run was recorded yet") from None
     except OSError as error:
         raise StoreError(f"{path} cannot be used: {error.strerror}") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise StoreError(f"{path} is not a regular file")
-    if hasattr(os, "getuid"):
+
+
+def _own(path: str, status: os.stat_result, mode: str) -> None:
+    """Raises StoreError with the mode that the path should have."""
+    if hasattr(os, "getuid"):  # Windows: rights are no part of a mode there
         if status.st_uid != os.getuid():
             raise StoreError(f"{path} belongs to another user")
         if status.st_mode & 0o022:
-            raise StoreError(f"{path} can be written by others: chmod 600 {path}")
+            raise StoreError(f"{path} can be written by others: chmod {mode} {path}")
 
 
 def _prepared(connection: sqlite3.Connection, path: str, write: bool) -> None:

@@ -5,8 +5,10 @@ with the same lines in one column, a folder, or a carrier of somebody else's.
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,6 @@ from preflight.store.runs import add
 from preflight.store.wandb_runs import Wandb, WandbFile
 from preflight.vocabulary.errors import UsageError
 
-MOST_WRONG = 20
 FORMS = (
     "FILE.jsonl", "FILE.parquet", "FILE.wandb", "FOLDER/", "PROTOCOL://...", "mlflow:RUN", "wandb:[ENTITY/]PROJECT/RUN",
     "optuna:STORAGE#STUDY",
@@ -41,12 +42,12 @@ class File:
 
     def put(self, runs: Sequence[KeptRun]) -> None:
         """Writes the file, whole or not at all. Raises UsageError."""
-        unfinished = self.path.with_name(f".{self.path.name}.unfinished")
+        data = _table(runs) if self._is_table else "".join(f"{line_of(run)}\n" for run in runs).encode()
+        unfinished = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
         try:
-            if self._is_table:
-                _write_table(unfinished, runs)
-            else:
-                unfinished.write_text("".join(f"{line_of(run)}\n" for run in runs), encoding="utf-8")
+            handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
+            with open(handle, "wb") as file:
+                file.write(data)
             os.replace(unfinished, self.path)
         except OSError as error:
             unfinished.unlink(missing_ok=True)
@@ -80,18 +81,27 @@ class Folder:
         except StoreError as error:
             raise UsageError(str(error)) from error
 
-    def lines(self) -> Iterator[str]:
-        """Raises UsageError."""
+    def taken(self) -> tuple[list[KeptRun], list[str]]:
+        """All runs, and why other files are left out. Raises UsageError."""
         try:
-            found, _ = folders.taken(self.path, ())
+            return folders.taken(self.path, (), None)
         except StoreError as error:
             raise UsageError(str(error)) from error
-        yield from map(line_of, found)
+
+    def lines(self) -> Iterator[str]:
+        """Raises UsageError."""
+        yield from map(line_of, self.taken()[0])
 
 
 def read_into(carrier: Carrier) -> tuple[int, int, list[str]]:
     """Adds the runs that are there: how many are new, how many were known, and why others are left out. Raises
     UsageError for a place that cannot be read."""
+    found, wrong = carrier.taken() if isinstance(carrier, Folder) else _of_lines(carrier)
+    new = add(*found) if found else 0
+    return new, len(found) - new, wrong
+
+
+def _of_lines(carrier: Carrier) -> tuple[list[KeptRun], list[str]]:
     found, wrong = [], []
     for number, line in enumerate(carrier.lines(), 1):
         if not line.strip():
@@ -102,8 +112,7 @@ def read_into(carrier: Carrier) -> tuple[int, int, list[str]]:
             found.append(of_plain(json.loads(line)))
         except (NotARun, ValueError, RecursionError) as error:
             wrong.append(f"line {number}: {str(error)[:200]}")
-    new = add(*found) if found else 0
-    return new, len(found) - new, wrong[:MOST_WRONG]
+    return found, wrong
 
 
 def _arrow() -> Any:
@@ -114,11 +123,13 @@ def _arrow() -> Any:
         raise UsageError("Parquet needs pyarrow: pip install preflight-lint[batch]") from None
 
 
-def _write_table(path: Path, runs: Sequence[KeptRun]) -> None:
+def _table(runs: Sequence[KeptRun]) -> bytes:
     arrow = _arrow()
     rows = [(run.id, run.started, run.outcome, run.machine.gpu, line_of(run)) for run in runs]
     table = arrow.table({name: [row[index] for row in rows] for index, name in enumerate(_COLUMNS)})
-    arrow.parquet.write_table(table, path)
+    written = io.BytesIO()
+    arrow.parquet.write_table(table, written)
+    return written.getvalue()
 
 
 def _read_table(path: Path) -> list[str]:

@@ -10,16 +10,17 @@ import json
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from preflight.store.database import StoreError
 from preflight.store.records import KeptRun, NotARun, of_plain, plain
+from preflight.vocabulary.words import plural
 
 ENDING = ".jsonl"
 LARGEST = 1 << 20
 """Bytes of one file; a run of a thousand ranks has a tenth of it."""
 MOST_AT_ONCE = 20_000
-"""Files that one call brings in; the next one brings in more."""
+"""Runs that one call brings in; the next one brings in more."""
 _OWN = re.compile(r"[0-9A-Za-z_-]{1,64}\.jsonl")
 
 
@@ -52,10 +53,16 @@ def put(folder: str, runs: Iterable[KeptRun]) -> int:
     return new
 
 
-def taken(folder: str, known: Collection[str]) -> tuple[list[KeptRun], list[str]]:
-    """The runs of a folder whose ids are not known, and what is wrong with other files. Raises StoreError."""
-    found, wrong = [], []
-    for name in _new_names(folder, known):
+def taken(folder: str, known: Collection[str], most: int | None = MOST_AT_ONCE) -> tuple[list[KeptRun], list[str]]:
+    """The runs of a folder whose ids are not known, at most so many, and a line for each thing that is left out. Raises
+    StoreError."""
+    found: list[KeptRun] = []
+    wrong = []
+    names = _new_names(folder, known)
+    for at, name in enumerate(names):
+        if most is not None and len(found) >= most:
+            wrong.append(f"{plural(len(names) - at, 'further file')} left for the next time")
+            break
         try:
             run = of_plain(json.loads(_text(os.path.join(folder, name))))
             if run.id != name.removesuffix(ENDING):
@@ -68,7 +75,7 @@ def taken(folder: str, known: Collection[str]) -> tuple[list[KeptRun], list[str]
     return found, wrong
 
 
-def _new_names(folder: str, known: Collection[str]) -> Iterator[str]:
+def _new_names(folder: str, known: Collection[str]) -> list[str]:
     try:
         _checked(folder)
         names = sorted(name for name in os.listdir(folder) if _OWN.fullmatch(name))
@@ -77,7 +84,7 @@ def _new_names(folder: str, known: Collection[str]) -> Iterator[str]:
     except OSError as error:
         raise StoreError(f"{folder} cannot be read: {error.strerror or error}") from error
     seen = set(known)
-    yield from [name for name in names if name.removesuffix(ENDING) not in seen][:MOST_AT_ONCE]
+    return [name for name in names if name.removesuffix(ENDING) not in seen]
 
 
 def _text(path: str) -> str:

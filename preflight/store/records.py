@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, get_args
 
 from preflight import __version__
-from preflight.memory.device.law.catalogue import find
+from preflight.memory.device.law.catalogue import find, names
+from preflight.vocabulary import watched
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.watched import TIERS, WatchedMachine, WatchedRun
+from preflight.vocabulary.watched import TIERS, End, WatchedMachine, WatchedRun
 
+_HASH, _PLAIN = re.compile(r"sha256:[0-9a-f]{16}"), re.compile(r"[\w.+:-]{1,64}")
 FORMAT = 1
-OUTCOMES = ("completed", "oom", "killed", "stopped", "failed", "unknown")
-PHASES = ("load", "forward", "backward", "optimizer", "step", "validation", "generation", "save", "all")
+OUTCOMES: tuple[str, ...] = get_args(End)
+PHASES = (*watched.PHASES, "all")
 LARGEST = 1 << 50
+"""Bytes that no machine has."""
+DEEPEST, LONGEST = 8, 2000
+"""Levels of a job's fields, and characters of a text in them."""
 _NOT_MEMORY = ("machine", "software")
 """Groups of a Job that say where it runs: those are the machine's columns."""
 
@@ -74,7 +81,8 @@ class KeptRun:
 
 def canonical(job: Job) -> dict[str, Any]:
     """The fields that decide memory, without names and paths: a model that is known by name is kept by its dimensions,
-    any other by a hash of its name."""
+    any other by a hash of its name. Settings that belong to other projects may hold anything: their words are kept
+    where the catalogue of public models has them, else as hashes."""
     dumped = job.model_dump(mode="json", exclude_defaults=True)  # a field that is added later changes no old hash
     found = {group: values for group, values in dumped.items() if group not in _NOT_MEMORY}
     data = {name: value for name, value in dict(found.pop("data", {})).items() if name not in _LEARNT}
@@ -84,11 +92,59 @@ def canonical(job: Job) -> dict[str, Any]:
     if known is not None and known.target is None:
         model.update(architecture=known.architecture, config={**known.config, **model.get("config", {})})
         del model["name"]
+    return _scrubbed({**found, "model": model})
+
+
+def _scrubbed(job: Mapping[str, Any]) -> dict[str, Any]:
+    """A job without names and paths."""
+    model = dict(job.get("model") or {})
+    for name in ("config", "kwargs"):
+        if isinstance(model.get(name), dict):
+            own = model[name].items()
+            model[name] = {key if key.isidentifier() else _hashed(key): _public(one) for key, one in own}
     for name in ("name", "path", "target", "law"):
         if name in model:
-            model[name] = "sha256:" + hashlib.sha256(str(model[name]).encode()).hexdigest()[:16]
-    found["model"] = model
-    return found
+            model[name] = _hashed(str(model[name]))
+    if "architecture" in model:
+        model["architecture"] = _public(model["architecture"])
+    return {**{group: _without_paths(values) for group, values in job.items()}, "model": model}
+
+
+def _hashed(text: str) -> str:
+    return text if _HASH.fullmatch(text) else "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _without_paths(value: Any) -> Any:
+    """Data of a job's own fields: words of its vocabulary and names of modules, and no text that could be a path."""
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) else _hashed(value)
+    if isinstance(value, dict):
+        return {_without_paths(key): _without_paths(one) for key, one in value.items()}
+    return [_without_paths(one) for one in value] if isinstance(value, list) else value
+
+
+def _public(value: Any) -> Any:
+    """Data of a model's settings without words that are not in the catalogue, in keys as well: labels may be keys."""
+    if isinstance(value, str):
+        return value if value in _public_words() else _hashed(value)
+    if isinstance(value, dict):
+        return {_public(key): _public(one) for key, one in value.items()}
+    return [_public(one) for one in value] if isinstance(value, list) else value
+
+
+@functools.cache
+def _public_words() -> frozenset[str]:
+    """The keys and values in the configurations of the catalogue."""
+    known = (find(name) for name in names())
+    return frozenset(word for one in known if one is not None for word in _words([one.architecture, dict(one.config)]))
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _words(one)
 
 
 def hash_of(job: Mapping[str, Any]) -> str:
@@ -98,6 +154,8 @@ def hash_of(job: Mapping[str, Any]) -> str:
 
 def kept_run(run: WatchedRun, job: Job | None, law: DeviceEstimate | None, data: str = "") -> KeptRun:
     """What is kept of a run. `data`: a hash of the program and of what chooses its data."""
+    if any(rank.gpus > 1 for rank in run.ranks):  # a peak is that of a share of the job, and no law speaks of it
+        job, law = None, None
     peaks = []
     for rank in run.ranks:
         for phase, tiers in rank.peaks.items():
@@ -136,8 +194,8 @@ def _law(law: DeviceEstimate | None, tier: str) -> tuple[int, int, int] | None:
 
 
 def plain(run: KeptRun) -> dict[str, Any]:
-    """As a line of JSON has it."""
-    return {"format": FORMAT, **asdict(run)}
+    """As a line of JSON has it. The run may have been kept by a version that left more in its job."""
+    return {"format": FORMAT, **asdict(run), "job": None if run.job is None else _scrubbed(run.job)}
 
 
 class NotARun(ValueError):
@@ -153,16 +211,16 @@ def of_plain(data: Any) -> KeptRun:
         words = {name: _word(machine.get(name, "")) for name in ("gpu", "torch", "cuda", "driver", "alloc_conf")}
         found = KeptRun(
             _word(data["id"]), WatchedMachine(gpu_memory=_size(machine.get("gpu_memory")), **words),
-            dict(data["job"]) if data["job"] is not None else None, _count(data["world"]), _count(data["rank_max"]),
-            _word(data["started"]), _one_of(data["outcome"], OUTCOMES), int(data["exit"]),
+            _job(data["job"]) if data["job"] is not None else None, _count(data["world"]), _count(data["rank_max"]),
+            _word(data["started"]), _one_of(data["outcome"], OUTCOMES), _status(data["exit"]),
             _one_of(data["oom_phase"], PHASES) if data.get("oom_phase") else None, _size(data.get("oom_request")),
-            _count(data["steps"]), float(data["seconds"]), tuple(_peak(one) for one in data["peaks"]),
+            _count(data["steps"]), _seconds(data["seconds"]), tuple(_peak(one) for one in data["peaks"]),
             {_word(name): _size(size) or 0 for name, size in data["host"].items()}, _word(data.get("law_version", "")),
             _word(data.get("source", "")), _word(data.get("kind", "")), _word(data.get("data", "")),
         )  # fmt: skip
     except NotARun:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise NotARun(f"a field is missing or wrong: {error}") from error
     if not found.id or len({(one.rank, one.phase, one.tier) for one in found.peaks}) < len(found.peaks):
         raise NotARun("it has no id, or a peak twice")
@@ -186,8 +244,39 @@ def _word(value: Any) -> str:
     return value
 
 
+def _job(value: Any) -> dict[str, Any]:
+    """The fields of a job: groups of them, and no text that could not be shown."""
+    groups = {name: dict(value[name]) for name in ("model", "train", "data") if name in value}
+    return {**_data(value, DEEPEST), **groups}  # type: ignore[dict-item]
+
+
+def _data(value: Any, deepest: int) -> object:
+    if isinstance(value, str):
+        if len(value) > LONGEST or not value.isprintable():
+            raise NotARun(f"{value[:40]!r} is no short text")
+    elif isinstance(value, (dict, list)) and deepest:
+        for one in [*value, *value.values()] if isinstance(value, dict) else value:
+            _data(one, deepest - 1)
+    elif not isinstance(value, (int, float, type(None))):
+        raise NotARun("its job has too many levels, or what is no data")
+    return value
+
+
+def _status(value: Any) -> int:
+    """How a process ended: its status, or -1 times the signal."""
+    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 32:
+        raise NotARun(f"{str(value)[:40]!r} is no status of a process")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1 << 40:
+        raise NotARun(f"{str(value)[:40]!r} is no number of seconds")
+    return float(value)
+
+
 def _one_of(value: Any, known: tuple[str, ...]) -> str:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise NotARun(f"{str(value)[:40]!r} is none of {', '.join(known)}")
     return str(value)
 

@@ -38,9 +38,11 @@ def bring_in() -> list[str]:
 
 
 @contextmanager
-def _reading() -> Iterator[sqlite3.Connection]:
-    """The store with what others added to it. Raises StoreError."""
-    bring_in()
+def _reading(left_out: list[str] | None = None) -> Iterator[sqlite3.Connection]:
+    """The store with what others added to it. `left_out`: takes what is wrong with their files. Raises StoreError."""
+    wrong = bring_in()
+    if left_out is not None:
+        left_out += wrong
     with opened() as connection:
         yield connection
 
@@ -86,13 +88,13 @@ def _added(connection: sqlite3.Connection, run: KeptRun, own: str) -> int:
     return 1
 
 
-def runs(limit: int = 1000) -> list[KeptRun]:
-    """The newest runs, newest first. Raises StoreError.
+def runs(limit: int = 1000, left_out: list[str] | None = None) -> list[KeptRun]:
+    """The newest runs, newest first. `left_out`: takes what is wrong with files of others. Raises StoreError.
 
     They are chosen by when they were added, since clocks of machines may be wrong, and in turn from each source, so
     that one that sends many does not push out the others.
     """
-    with _reading() as connection:
+    with _reading(left_out) as connection:
         rows = connection.execute(
             f"select {_COLUMNS}, machine from run where rowid in (select rowid from run order by row_number() over "
             "(partition by source order by rowid desc), rowid desc limit ?) order by started desc, id", (limit,),

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.store.records import KeptRun
+from preflight.vocabulary.watched import TIERS
 from preflight.vocabulary.words import gib, plural
 
 BAR = 30
 LAW = "law's peak"
-_TIERS = ("requested", "allocated", "reserved", "process")
 
 
 def listed(runs: Sequence[KeptRun]) -> Iterator[str]:
@@ -36,7 +36,7 @@ def shown(run: KeptRun) -> Iterator[str]:
     if run.oom_phase:
         asked = f", at a request of {gib(run.oom_request)}" if run.oom_request else ""
         yield f"  memory ran out in {run.oom_phase}{asked}"
-    for tier in _TIERS:
+    for tier in TIERS:
         found: dict[str, int] = {}
         for one in run.peaks:
             if one.tier == tier:

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from preflight.store.records import KeptRun, hash_of
+from preflight.vocabulary.watched import PLAUSIBLE
 
 COVERAGE = 0.9
 """Share of jobs to come between the ends: 5 % are to be outside on each side."""
-PLAUSIBLE = (0.3, 3.0)
-"""Measured over expected: outside, the job that was read is not the one that ran."""
 
 
 @dataclass(frozen=True)

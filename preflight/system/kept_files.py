@@ -50,7 +50,7 @@ def results(words: Sequence[str] = ()) -> str:
 def _own(path: str) -> str:
     """A directory that is this user's alone, made where there is none. Raises NotKept."""
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
         status = os.lstat(path)

@@ -12,6 +12,10 @@ End = Literal["completed", "oom", "killed", "stopped", "failed", "unknown"]
 """oom: GPU memory ran out; killed: host memory did; stopped: somebody sent a signal; failed: another error."""
 
 TIERS = ("requested", "allocated", "reserved", "process")
+PHASES = ("load", "forward", "backward", "optimizer", "step", "validation", "generation", "save")
+"""Of a recorded process, in the order in which they are shown."""
+PLAUSIBLE = (0.3, 3.0)
+"""Measured over expected; outside, the job that was read is not the one that ran."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class WatchedRank:
     """Bytes of one decoded sample: `sample_bytes` in training, `validation_sample_bytes`; empty: none was seen."""
     process: int = 0
     """Bytes of this process on the GPU, as nvidia-smi shows them; 0: not known."""
+    gpus: int = 1
+    """GPUs that the process takes memory of; the peaks are those of the fullest."""
     error: WatchedError | None = None
     ended: bool = False
     stopped: str = ""

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from preflight.vocabulary.estimates import DeviceEstimate
+from preflight.vocabulary.watched import PLAUSIBLE
 
 TRAINING = ("forward", "backward", "optimizer")
 """Phases that all have to be seen first: the peak of a step is in one of them."""
 LATER = ("validation", "generation", "save")
 STEPS = 2
 """Steps after which the optimizer's states are there."""
-PLAUSIBLE = (0.3, 3.0)
-"""Measured over expected; outside, the job that was read is not the one that runs, and nothing is said."""
 
 
 @dataclass(frozen=True)

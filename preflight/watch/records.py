@@ -56,7 +56,7 @@ def _rank(path: Path) -> WatchedRank | None:
                 found = WatchedRank(int(line["rank"]), int(line["world"]), int(line["pid"]), _machine(line))
             elif found is not None:
                 found = _with(found, kind, line)
-        except (AttributeError, LookupError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             continue
     return _marked(found, path.with_suffix(".phase")) if found is not None else None
 
@@ -84,7 +84,7 @@ def _with(found: WatchedRank, kind: str, line: Mapping[str, Any]) -> WatchedRank
         return replace(
             found, peaks=peaks, phase=str(line["phase"]), steps=int(line["steps"]), host=int(line.get("process", 0)),
             retries=int(events.get("retries", 0)), ooms=int(events.get("ooms", 0)),
-            floor=(int(floor[0]), int(floor[1]), int(floor[2])) if floor else None,
+            floor=(int(floor[0]), int(floor[1]), int(floor[2])) if floor else None, gpus=int(line.get("gpus") or 1),
         )  # fmt: skip
     if kind == "error":
         tried = line.get("tried")

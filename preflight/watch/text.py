@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.vocabulary.estimates import DeviceEstimate
-from preflight.vocabulary.watched import WatchedRank, WatchedRun
+from preflight.vocabulary.watched import PHASES, TIERS, WatchedRank, WatchedRun
 from preflight.vocabulary.words import gib, plural
 
-ORDER = ("load", "forward", "backward", "optimizer", "step", "validation", "generation", "save")
 _NAMES = {"step": "between steps"}
 _OF = {"sample_bytes": "", "validation_sample_bytes": " in validation"}
-TIERS = ("requested", "allocated", "reserved")
+ALLOCATOR = TIERS[:3]
+"""The tiers that the process itself records."""
 GROWTH = 0.02
 """Share of the first floor by which a later one has to be higher before it is told."""
 FEW = 50
@@ -34,7 +34,7 @@ def highest(ranks: Sequence[WatchedRank]) -> Mapping[str, Mapping[str, int]]:
             kept = found.setdefault(phase, {})
             for tier, size in peaks.items():
                 kept[tier] = max(kept.get(tier, 0), size)
-    return {phase: found[phase] for phase in ORDER if phase in found}
+    return {phase: found[phase] for phase in PHASES if phase in found}
 
 
 def _peaks(ranks: Sequence[WatchedRank], law: DeviceEstimate | None) -> Iterator[str]:
@@ -45,12 +45,12 @@ def _peaks(ranks: Sequence[WatchedRank], law: DeviceEstimate | None) -> Iterator
     named = next((rank.machine.gpu for rank in ranks if rank.machine.gpu), "")
     of = f" of {len(ranks)} ranks" if len(ranks) > 1 else ""
     yield f"peaks{of} over {plural(steps, 'step')}{f' on {named}' if named else ''}:"
-    yield "  " + "".ljust(14) + "".join(tier.rjust(12) for tier in TIERS)
+    yield "  " + "".ljust(14) + "".join(tier.rjust(12) for tier in ALLOCATOR)
     for phase, peaks in rows.items():
-        cells = (gib(peaks[tier]) if tier in peaks else "-" for tier in TIERS)
+        cells = (gib(peaks[tier]) if tier in peaks else "-" for tier in ALLOCATOR)
         yield "  " + _NAMES.get(phase, phase).ljust(14) + "".join(cell.rjust(12) for cell in cells)
-    if law is not None and not law.lower_bound:
-        cells = (gib(getattr(law, tier).expected) for tier in TIERS)
+    if law is not None and not law.lower_bound and all(rank.gpus < 2 for rank in ranks):
+        cells = (gib(getattr(law, tier).expected) for tier in ALLOCATOR)
         yield "  " + "the law's peak".ljust(14) + "".join(cell.rjust(12) for cell in cells)
 
 
@@ -77,6 +77,8 @@ def _notes(run: WatchedRun) -> Iterator[str]:
             if last - first > GROWTH * max(first, 1):
                 grown = f"from {gib(first)} to {gib(last)} in {steps} steps"
                 yield f"note: {name}memory between steps grew {grown}: something is kept"
+        if rank.gpus > 1:
+            yield f"note: {name}it uses {rank.gpus} GPUs, and the peaks are those of the fullest"
         if rank.stopped:
             yield f"note: {name}the records end early: {rank.stopped}"
     if run.others:

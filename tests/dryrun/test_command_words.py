@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.dryrun.command import StartedProgram, started_by
+from preflight.dryrun.command import StartedProgram, is_program, started_by
 from preflight.vocabulary.errors import UsageError
 
 
@@ -90,6 +90,22 @@ def test_console_scripts(tree: Path) -> None:
         found = started(f"{name} --x 1")
         assert (found.interpreter, found.target) == (str(tree / "python"), str(tree / name))
         assert found.arguments == ("--x", "1")
+
+
+def test_what_is_started_as_it_is_and_what_is_read(tree: Path) -> None:
+    """An executable script of a shell, or a sweep, is read as one that is not executable."""
+    for name in ("my-train", "long-path"):
+        assert is_program(str(tree / name))
+    for name, text in {
+        "sweep.yaml": "program: train.py\n",
+        "train.sh": "#!/bin/sh\n",
+        "a.py": "",
+        "a": "\x7fELF\0",
+    }.items():
+        Path(name).write_text(text)
+        assert not is_program(name)
+        Path(name).chmod(0o755)
+        assert is_program(name) == name.startswith("a")
 
 
 @pytest.mark.parametrize(

@@ -418,3 +418,23 @@ step(); step()
 def test_views_share_their_storage_and_values(run: Run) -> None:
     found = run(STEP + VIEWS)
     assert found.status == 0, found.err
+
+
+@pytest.mark.slow
+def test_a_model_on_two_gpus(run: Run) -> None:
+    """The second part is sixteen times the first: its GPU is judged."""
+    program = (
+        "import torch\nfrom torch import nn\n"
+        "a, b = nn.Linear(256, 1024).to('cuda:0'), nn.Linear(1024, 4096).cuda(1)\n"
+        "optimizer = torch.optim.SGD([*a.parameters(), *b.parameters()])\n"
+        "for _ in range(2):\n"
+        "    b(a(torch.randn(8, 256).cuda()).to('cuda:1')).sum().backward()\n"
+        "    optimizer.step()\n    optimizer.zero_grad()\n"
+    )
+    found = run(program, "--gpu", "RTX 4090")
+    assert found.status == 0, found.err
+    weights = next(one for one in found.data["dry_run"]["lines"] if one["part"] == "weights")
+    assert weights["bytes"] == 4 * (1024 * 4096 + 4096)
+    assert found.data["dry_run"]["assumptions"] == [
+        "the program uses GPUs 0, 1: GPU 1, which takes the most, was judged"
+    ]  # fmt: skip

@@ -105,6 +105,12 @@ except OSError:
     pass
 step(); step()
 """
+ON_GPU = """\
+import torch
+kept = torch.load("nothing/best.pt")
+net.load_state_dict(kept["model"])
+step(); step()
+"""
 CASES = {
     "pictures": (
         PICTURES,
@@ -120,6 +126,7 @@ CASES = {
     "columns": (COLUMNS, ["the data set nobody/pairs is made up"]),
     "an encoding": (ENCODING, ["tiktoken's gpt2 is made up"]),
     "a checkpoint": (CHECKPOINT, ["the checkpoint nothing/best.pt is not there: the model keeps"]),
+    "a checkpoint on the GPU": (ON_GPU, ["the checkpoint nothing/best.pt is not there", "(map_location)"]),
     "files that may be missing": (EXPECTED, []),
     "tokens": (TOKENS, ["train.bin is not there: numpy.memmap has", "train.bin is not there: numpy.fromfile has"]),
     "downloads": (
@@ -146,7 +153,7 @@ def test_what_is_made_up_is_said(tmp_path: Path, kind: str) -> None:
     found = ran(tmp_path, STEP + program)
     assert found.status == 0, found.err
     assert (found.data["dry_run"]["end"], found.data["dry_run"]["steps"]) == ("ended", [2])
-    words = ("not there", "made up")
+    words = ("not there", "made up", "map_location")
     stated = [one for one in found.data["dry_run"]["assumptions"] if any(word in one for word in words)]
     assert len(stated) == len(said)
     for one, words in zip(stated, said, strict=True):
@@ -156,6 +163,8 @@ def test_what_is_made_up_is_said(tmp_path: Path, kind: str) -> None:
         "downloads", "a text", "pictures", "a listed folder")  # fmt: skip
     assert ("train.seq_len" in decided, "model.config" in decided) == (kind in lengths, kind in configured)
     assert ("train.image_size" in decided) == (kind == "pictures")
+    assert ("train.resumes" in decided) == (kind == "a checkpoint on the GPU")
+    assert found.data["verdict"] == ("fits-if" if decided else "fits")
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from preflight.dryrun.batch_law import NoLaw, law
 from preflight.dryrun.command import StartedProgram
 from preflight.dryrun.environment import for_program
 from preflight.dryrun.facts import estimated
@@ -52,6 +53,7 @@ RAW: dict[str, Any] = {
         {"kinds": {"a": "weights"}},
         {"assumptions": [["one"]]},
         {"versions": ["torch"]},
+        {"devices": {"0": "second"}},
     ],
 )
 def test_a_damaged_report(changed: dict[str, Any]) -> None:
@@ -72,6 +74,23 @@ def test_the_peak() -> None:
     found = recorded.peak(recording(read(RAW), "/w").events)
     assert found.bytes == (64 + 64 + 128 + 16) * MIB
     assert found.alive == (0, 2, 4, 5)
+
+
+def test_the_gpu_that_takes_the_most_is_judged() -> None:
+    """Two storages on the second GPU: the larger part stays. With a larger one there, that GPU is judged."""
+    raw = {**RAW, "devices": {"1": 1, "5": 1}, "marks": [[5, "stepped"]]}
+    first = read(raw)
+    assert (recorded.peak(first.events).bytes // MIB, first.marks, first.gpus) == (256, ((3, "stepped"),), 2)
+    assert {first.events[at]: kind for at, kind in first.kinds.items()} == {
+        64 * MIB: "gradients", 128 * MIB: "optimizer"
+    }  # fmt: skip
+    second = read({**raw, "sizes": [64, 32 * MIB, 64, -2, 128, 16 * MIB, -6]})
+    assert (second.events, second.kinds) == ((32 * MIB, -1, 16 * MIB, -3), {})
+    assert second.assumptions == (("the program uses GPUs 0, 1: GPU 1, which takes the most, was judged", ""),)
+    with pytest.raises(NoLaw, match="several GPUs"):
+        law(8, None, second, lambda batch, length: second, "/w")
+    only = read({**RAW, "devices": {str(at): 3 for at in (0, 1, 2, 4, 5)}})
+    assert (only.events, only.assumptions, only.gpus) == (read(RAW).events, (), 1)
 
 
 def test_holders_name_lines_and_modules() -> None:

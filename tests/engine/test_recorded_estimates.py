@@ -52,6 +52,15 @@ def test_nothing_where_nothing_was_recorded(store: Path) -> None:
     assert not store.exists()
 
 
+def test_files_of_others_that_are_no_runs_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(database.PLACE, f"{tmp_path}/team/")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ran({**JOB, "train.batch_size": 16}, 5 * GIB)
+    for name in ("torn", "other"):
+        (tmp_path / "team" / f"{name}.jsonl").write_text("{")
+    assert said(JOB) == ("left out of the folder of runs: 2 files (preflight runs names them)",)
+
+
 def test_other_jobs_and_other_gpus_say_nothing() -> None:
     ran({**JOB, "train.batch_size": 16}, 5 * GIB)
     ran(JOB, 5 * GIB, "Tesla T4")

@@ -1,4 +1,4 @@
-"""The counters of a CUDA allocator, from a torch that pretends to have one: the program sees its own figures."""
+"""The counters of CUDA's allocators, from a torch that pretends to have some: the program sees its own figures."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from preflight.guard.counters import CudaCounters, NoCounters, counters
 
 
 class Core:
-    """As torch._C: current and peak bytes of one device."""
+    """As torch._C: current and peak bytes of each device."""
 
-    def __init__(self) -> None:
-        self.current = self.peak = self.resets = 0
+    def __init__(self, devices: int = 1) -> None:
+        self.current, self.peaks = [0] * devices, [0] * devices
+        self.resets = self.reads = 0
 
-    def use(self, size: int) -> None:
-        self.current += size
-        self.peak = max(self.peak, self.current)
+    def use(self, size: int, device: int = 0) -> None:
+        self.current[device] += size
+        self.peaks[device] = max(self.peaks[device], self.current[device])
 
     def _cuda_memoryStats(self, device: int) -> dict[str, Any]:
-        pools = {"all": {"current": self.current, "peak": self.peak}}
+        self.reads += 1
+        pools = {"all": {"current": self.current[device], "peak": self.peaks[device]}}
         names = ("requested_bytes", "allocated_bytes", "reserved_bytes")
         return {**{name: {"all": dict(pools["all"])} for name in names}, "num_alloc_retries": 1, "num_ooms": 2}
 
     def _cuda_resetPeakMemoryStats(self, device: int) -> None:
-        self.peak, self.resets = self.current, self.resets + 1
+        self.peaks[device], self.resets = self.current[device], self.resets + 1
 
 
 def torch_with(core: Core, started: bool = True) -> Any:
     def asked() -> bool:
         raise AssertionError("nothing may ask whether there is a GPU")
 
-    cuda = SimpleNamespace(is_initialized=lambda: started, current_device=lambda: 0, is_available=asked)
+    cuda = SimpleNamespace(is_initialized=lambda: started, current_device=lambda: 0, is_available=asked,
+                           device_count=lambda: len(core.current))  # fmt: skip
     return SimpleNamespace(_C=core, cuda=cuda)
 
 
@@ -75,4 +78,22 @@ def test_the_program_reads_what_it_would_have_read() -> None:
     core.use(-20)
     assert seen(torch) == 30
     found.remove()
-    assert seen(torch) == core.peak
+    assert [seen(torch)] == core.peaks
+
+
+def test_the_gpu_that_takes_the_most_is_recorded() -> None:
+    """A second GPU comes into use between two looks: its peak is there at the next."""
+    core = Core(4)
+    found = counters(torch_with(core))
+    core.use(100)
+    assert (found.take()["allocated"], found.gpus) == (100, 1)
+    core.use(300, 2)
+    core.use(-200, 2)
+    core.reads = 0
+    assert (found.take()["allocated"], core.reads) == (100, 1)
+    found.look()
+    assert (found.take()["allocated"], found.gpus) == (300, 2)
+    assert found.take()["allocated"] == 100
+    core.use(50, 2)
+    assert (found.take()["allocated"], found.now()["allocated"]) == (150, 150)
+    assert found.events() == {"retries": 2, "ooms": 4}

@@ -34,3 +34,34 @@ def test_a_full_disk_is_one_line(
     assert "No space left on device" in told
     [path] = tmp_path.glob("*.jsonl")
     assert [json.loads(line)["kind"] for line in path.read_text().splitlines()] == ["start"]
+
+
+def test_a_link_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, target = tmp_path / "records", tmp_path / "target"
+    folder.mkdir(0o700)
+    target.write_text("kept")
+    path = folder / f"rank0-{os.getpid()}.jsonl"
+    path.symlink_to(target)
+    records.Writer(str(folder)).write("start")
+    assert "the records of this process end here" in capsys.readouterr().err
+    path.unlink()
+    path.with_suffix(".phase").symlink_to(target)
+    writer = records.Writer(str(folder))
+    writer.write("start")
+    writer.mark("forward", 3)
+    assert (writer.failed, target.read_text()) == (True, "kept")
+
+
+def test_a_folder_that_others_may_write_has_no_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(records.FOLDER, str(tmp_path))
+    monkeypatch.delenv(records.MODE, raising=False)
+    tmp_path.chmod(0o700)
+    assert records.writer() is not None
+    tmp_path.chmod(0o770)
+    assert records.writer() is None
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+    assert records.writer() is None
+    assert capsys.readouterr().err.count("others may write into") == 2

@@ -74,6 +74,14 @@ def test_a_users_own_sitecustomize_runs(tmp_path: Path) -> None:
     assert done.stdout == "7\n"
 
 
+def test_a_library_may_ask_first_whether_torch_is_there(tmp_path: Path) -> None:
+    """transformers does, before anything imports torch."""
+    asked = "import importlib.util\nassert all(importlib.util.find_spec('torch') for _ in range(2))\n"
+    done, lines = recorded(tmp_path, f"{asked}import sys, torch\nsys._preflight_recorder.enter('forward')\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[0]["kind"] == "start"
+
+
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, Lines]:
     """A process that was killed while it evaluated."""

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import thorough
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from preflight.api import job_of
-from preflight.store import database, exchange
+from preflight.api import estimate, job_of
+from preflight.store import database, exchange, folders
 from preflight.store.database import StoreError
 from preflight.store.exchange import carrier_of
 from preflight.store.records import KeptRun, NotARun, canonical, hash_of, kept_run, of_plain, plain
 from preflight.store.runs import add, bring_in, of_job, run_of, runs
 from preflight.store.text import listed, shown
+from preflight.system import kept_files
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.watched import WatchedError, WatchedHost, WatchedMachine, WatchedRank, WatchedRun
 
@@ -37,6 +43,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def one(**fields: object) -> KeptRun:
     return kept_run(WatchedRun(1, 2.0, (RANK,), WatchedHost(100, 1, 50)), job_of({**JOB, **fields}), None)
+
+
+def test_a_share_of_a_job_is_no_run_of_it() -> None:
+    """One process on two GPUs: its peak says nothing of the job on one."""
+    law = estimate(job_of(JOB)).device
+    whole, shared = (kept_run(WatchedRun(0, 2.0, (replace(RANK, gpus=n),)), job_of(JOB), law) for n in (1, 2))
+    assert (whole.job is not None, shared.job) == (True, None)
+    assert (all(peak.law for peak in whole.peaks), any(peak.law for peak in shared.peaks)) == (True, False)
 
 
 def test_a_store_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +108,45 @@ def test_others_may_not_write_it(store: Path) -> None:
         runs()
 
 
+def test_its_folder_may_be_made_by_another_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a user whose groups may write what the user makes."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv(database.PLACE)
+    before = os.umask(0o002)
+    try:
+        kept_files.submitted()
+        assert add(one()) == 1
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_what_lies_beside_it_is_the_users_own(store: Path, ending: str) -> None:
+    """SQLite would take the changes in it into the file."""
+    add(one())
+    beside = Path(f"{store}{ending}")
+    beside.symlink_to(store)
+    with pytest.raises(StoreError, match="not a regular file"):
+        runs()
+    beside.unlink()
+    beside.touch()
+    beside.chmod(0o660)
+    with pytest.raises(StoreError, match=f"{ending} can be written by others"):
+        runs()
+
+
+def test_others_may_not_write_its_folder(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(one())
+    store.parent.chmod(0o770)
+    for use in (runs, lambda: add(one())):
+        with pytest.raises(StoreError, match="chmod go-w"):
+            use()
+    store.parent.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+    with pytest.raises(StoreError, match="data belongs to another user"):
+        runs()
+
+
 def test_a_link_is_not_followed(store: Path, tmp_path: Path) -> None:
     store.parent.mkdir()
     store.symlink_to(tmp_path / "elsewhere")
@@ -108,10 +161,19 @@ def test_only_the_user_may_read_it(store: Path) -> None:
 
 
 def test_no_name_no_path_no_host(store: Path) -> None:
-    fields: dict[str, Any] = {"model.name": "ada/private-model", "train.batch_size": 8, "model.path": "/home/ada/model"}
+    fields: dict[str, Any] = {
+        "model.name": "ada/private-model", "train.batch_size": 8, "model.path": "/home/ada/model",
+        "model.architecture": "adanet", "model.config": {
+            "_name_or_path": "/home/ada/model", "auto_map": {"AutoModel": "ada/code--model.Ada"}, "layers": ["ada"],
+            "id2label": {"0": "Ada"}, "label2id": {"Ada": 0}, "hidden_act": "gelu", "/home/ada": 1,
+        },
+        "model.kwargs": {"pretrained_cfg": {"file": "/home/ada/w.pth"}},
+        "train.peft.targets": r"ada/.*\.(q|v)_proj", "train.peft.options": {"rank_pattern": {"/home/ada": 1}},
+    }  # fmt: skip
+    assert "gelu" in str(canonical(job_of(fields)))
     add(kept_run(WatchedRun(1, 2.0, (RANK,)), job_of(fields), None))
     data = store.read_bytes() + json.dumps(plain(runs()[0])).encode()
-    for word in ("ada", "private", "secret", os.uname().nodename):
+    for word in ("ada", "Ada", "private", "secret", os.uname().nodename):
         assert word.encode() not in data
 
 
@@ -151,12 +213,36 @@ def test_a_name_and_its_dimensions_are_one_job() -> None:
         {"peaks": [{"rank": 0, "phase": "save", "tier": "allocated", "bytes": 1 << 60}]},
         {"peaks": [{"rank": 0, "phase": "save", "tier": "allocated", "bytes": 1, "law": [1, 2]}]},
         {"peaks": [{"rank": 0, "phase": "save", "tier": "allocated", "bytes": 1}] * 2},
-        {"machine": None}, {"host": []},
+        {"machine": None}, {"host": []}, {"outcome": ["oom"]},
+        {"exit": math.inf}, {"exit": 1 << 70}, {"exit": "1"}, {"exit": True},
+        {"seconds": math.nan}, {"seconds": math.inf}, {"seconds": -1}, {"seconds": 10**400}, {"seconds": "3"},
+        {"job": {"model": 3}}, {"job": {"train": None}}, {"job": {"a": [[[[[[[[[]]]]]]]]]}}, {"job": {"a": "\x1b[2J"}},
+        {"job": {"a" * 3000: 1}},
     ],
 )  # fmt: skip
 def test_foreign_lines_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(NotARun):
         of_plain({**plain(one()), **change})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=thorough.examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(st.sampled_from(sorted(plain(one()))), JSON, max_size=3), JSON, JSON)
+def test_whatever_a_line_has_it_is_a_run_or_left_out(change: dict[str, object], group: object, value: object) -> None:
+    job = {"model": {"name": group, "config": group}, "train": {"batch_size": value}}
+    line = {**plain(one()), "job": job, **change}
+    try:
+        run = of_plain(json.loads(json.dumps(line)))
+    except NotARun:
+        return
+    assert [*shown(run), *listed([run]), plain(run)]
+    assert add(replace(run, id=uuid.uuid4().hex)) == 1
 
 
 def test_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +256,17 @@ def test_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (new, known, len(wrong)) == (0, 2, 2)
     with pytest.raises(UsageError, match="cannot be read"):
         exchange.read_into(carrier_of(str(tmp_path / "missing.jsonl")))
+
+
+def test_an_export_follows_no_link(tmp_path: Path) -> None:
+    """Neither one in the place of the file nor one that somebody laid for its unfinished part."""
+    path, target = tmp_path / "all.jsonl", tmp_path / "target"
+    target.write_text("kept")
+    for link in (path, tmp_path / ".all.jsonl.unfinished"):
+        link.symlink_to(target)
+    add(one())
+    carrier_of(str(path)).put(runs())
+    assert (target.read_text(), path.is_symlink(), len(list(tmp_path.glob(".all*")))) == ("kept", False, 1)
 
 
 def test_parquet_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +316,23 @@ def test_what_is_wrong_in_a_shared_folder_is_told_and_left_out(folder: Path) -> 
     os.mkfifo(folder / "pipe.jsonl")
     wrong = bring_in()
     assert sorted(line.partition(".")[0] for line in wrong) == ["huge", "link", "other", "pipe", "torn"]
-    assert [run.id for run in runs()] == [good.id]
+    left_out: list[str] = []
+    assert [run.id for run in runs(left_out=left_out)] == [good.id]
+    assert left_out == wrong
+    assert exchange.read_into(carrier_of(f"{folder}/")) == (0, 1, wrong)
+
+
+def test_many_files_are_brought_in_by_and_by(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that are no runs come first by name, and take the place of none. An import reads them all."""
+    add(*(one() for _ in range(5)))
+    for number in range(4):
+        (folder / f"0{number}.jsonl").write_text("{")
+    default = folders.taken.__defaults__
+    monkeypatch.setattr(folders.taken, "__defaults__", (2,))
+    assert (len(bring_in()), bring_in()[-1]) == (5, "1 further file left for the next time")
+    assert (len(bring_in()), len(runs())) == (4, 5)
+    assert default == (folders.MOST_AT_ONCE,)
+    assert exchange.read_into(carrier_of(f"{folder}/"))[1] == 5
 
 
 def test_a_folder_that_everybody_may_write_is_refused(folder: Path) -> None:

@@ -90,4 +90,6 @@ def test_the_summary_says_what_is_unusual(tmp_path: Path) -> None:
     text = "\n".join(summary(WatchedRun(0, 1.0, ranks_of(written(tmp_path, START, PEAKS)), others=((99, 2**30),))))
     for words in ("60 steps on A100", "2 times", "grew from 1 GiB to 2 GiB", "99 (1 GiB)"):
         assert words in text
+    [rank] = ranks_of(written(tmp_path, START, {**PEAKS, "gpus": 2}, {**PEAKS, "steps": float("inf")}))
+    assert "it uses 2 GPUs, and the peaks are those of the fullest" in "\n".join(summary(WatchedRun(0, 1.0, (rank,))))
     assert "nothing was recorded" in "\n".join(summary(WatchedRun(0, 1.0)))

@@ -66,6 +66,9 @@ def _answers(settings: Settings, tape: Tape) -> dict[str, Any]:
         shared_memory_per_multiprocessor=167936, shared_memory_per_block_optin=166912, L2_cache_size=40 * 2**20,
     )  # fmt: skip
 
+    def chosen(device: Any, *_: Any) -> None:
+        tape.chooses_gpu = tape.chooses_gpu or str(device) not in ("0", "cuda:0", "cuda")
+
     def live(*_: Any, **__: Any) -> int:
         return tape.live
 
@@ -83,14 +86,15 @@ def _answers(settings: Settings, tape: Tape) -> dict[str, Any]:
     memory = {"memory_allocated": live, "memory_reserved": live, "memory_cached": live, "max_memory_allocated": peak,
               "max_memory_reserved": peak, "max_memory_cached": peak, "mem_get_info": free, "memory_stats": stats,
               "memory_summary": answers("")}  # fmt: skip
-    silent = ("_lazy_init", "init", "set_device", "synchronize", "empty_cache", "ipc_collect", "manual_seed",
+    silent = ("_lazy_init", "init", "synchronize", "empty_cache", "ipc_collect", "manual_seed",
               "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached", "manual_seed_all",
               "set_per_process_memory_fraction", "seed", "seed_all", "set_rng_state", "set_rng_state_all",
               "set_stream", "reset_accumulated_memory_stats", "_sleep")  # fmt: skip
     return {
         **memory,
         **dict.fromkeys(silent, _nothing),
-        "is_available": _true, "device_count": answers(count), "current_device": _zero, "is_initialized": _true,
+        "is_available": _true, "device_count": answers(count), "set_device": chosen,
+        "current_device": _zero, "is_initialized": _true,
         "get_device_name": answers(settings.gpu_name), "_is_in_bad_fork": answers(False),
         "get_device_properties": answers(properties), "get_device_capability": answers(tuple(settings.capability)),
         "is_bf16_supported": answers(settings.capability[0] >= 8), "initial_seed": _zero,

@@ -71,10 +71,10 @@ class Device(TorchDispatchMode):
         base = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
         return FakeTensor(self.fake_mode, base, CUDA if device.type == "cuda" and device.index is None else device)
 
-    def _assumed(self, what: str) -> None:
+    def _assumed(self, what: str, field: str = "") -> None:
         if self.tape.recording:
             library, user = places.here(3)
-            self.tape.assume(f"{what}: {user or library or 'a library'}")
+            self.tape.assume(f"{what}: {user or library or 'a library'}", field)
 
     def dispatch(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _PRIM_DEVICE:  # C++ asks; Python has the property
@@ -168,7 +168,8 @@ class Device(TorchDispatchMode):
 
     def _by_values(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operation whose result has a shape that depends on values: tried on made-up ones."""
-        self._assumed(f"{func._schema.name} has a shape that depends on values, which were made up")
+        words = f"{func._schema.name} has a shape that depends on values, which were made up"
+        self._assumed(words, "train.seq_len")
         made = values.made_up
         true = func(*tree_map_only(torch.Tensor, made, args), **tree_map_only(torch.Tensor, made, kwargs))
         return tree_map_only(torch.Tensor, lambda t: self.fake(t.shape, t.stride(), t.dtype), true)
@@ -371,5 +372,9 @@ def _methods(device: Device) -> None:
         wrap(home, "to", _numbered)
     for name in ("tensor", "as_tensor"):
         wrap(torch, name, _of_numbers)
-    replace(torch.Tensor, "cuda", lambda t, *_, **__: t.to("cuda"))
+
+    def moved(t: Any, to: Any = None, *_: Any, **__: Any) -> Any:
+        return t.to("cuda" if to is None or device.tape.chooses_gpu else to)
+
+    replace(torch.Tensor, "cuda", moved)
     replace(torch.Tensor, "pin_memory", lambda t, *_, **__: t)

@@ -18,7 +18,7 @@ class Kernels:
     tracer's."""
 
     def __init__(
-        self, fake_mode: Any, fake: Callable[..., Any], assume: Callable[[str], None], attention: Callable[..., Any]
+        self, fake_mode: Any, fake: Callable[..., Any], assume: Callable[..., None], attention: Callable[..., Any]
     ) -> None:
         self._mode, self._fake, self._assume, self._attention = fake_mode, fake, assume, attention
 
@@ -133,12 +133,12 @@ class Kernels:
     def unique(self, t: Any, *_: Any, **__: Any) -> Any:
         value = values.known(t)
         if value is None:
-            self._assume("`unique` of unknown values finds one value")
+            self._assume("`unique` of unknown values finds one value", "train.seq_len")
         size = 1 if value is None else value.unique().numel()
         return (
-            self._fake((size,), (1,), t.dtype),
-            self._fake(t.shape, t.stride(), torch.int64),
-            self._fake((size,), (1,), torch.int64),
+            self._fake((size,), (1,), t.dtype, t.device),
+            self._fake(t.shape, t.stride(), torch.int64, t.device),
+            self._fake((size,), (1,), torch.int64, t.device),
         )
 
     def masked_select(self, t: Any, mask: Any) -> Any:

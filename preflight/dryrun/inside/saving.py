@@ -54,7 +54,7 @@ class Checkpoints:
         try:
             start = _start(file)
         except FileNotFoundError:
-            missing = weights.checkpoint(file, self._tape)
+            missing = weights.checkpoint(file, self._tape, weights.goes_to_gpu(map_location))
             if missing is None:
                 raise
             return missing

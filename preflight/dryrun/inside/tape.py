@@ -30,10 +30,15 @@ class Tape:
         self.places: list[Place] = []
         self._numbers: dict[Place, int] = {}
         self.live = self.peak = 0
+        """Bytes on the first GPU."""
         self.alive: dict[int, tuple[Any, int]] = {}
         """Storages that are there: their number of birth, by address."""
-        self._emptied: dict[int, tuple[Any, str]] = {}
-        """Storages that were made empty, and what they were."""
+        self._emptied: dict[int, tuple[Any, str, int]] = {}
+        """Storages that were made empty, what they were, and their GPU."""
+        self.devices: dict[int, int] = {}
+        """The GPUs of storages on others than the first, by their births."""
+        self.chooses_gpu = False
+        """Whether the program makes a GPU the current one: C++ takes it for the first all the same."""
         self.kinds: dict[int, str] = {}
         """What a storage is (weights, gradients, optimizer, workspace), by its birth."""
         self.shapes: dict[int, str] = {}
@@ -55,7 +60,9 @@ class Tape:
         self._lock = threading.RLock()
 
     def assume(self, text: str, field: str = "") -> None:
-        if (text, field) not in self.assumptions and len(self.assumptions) < MOST_ASSUMPTIONS:
+        """Note what was assumed. Of very many the rest are left out, but never the first of a field."""
+        few = len(self.assumptions) < MOST_ASSUMPTIONS
+        if (text, field) not in self.assumptions and (few or field not in {one for _, one in self.assumptions}):
             self.assumptions.append((text, field))
 
     def mark(self, text: str) -> None:
@@ -103,14 +110,11 @@ class Tape:
         storage = tensor.untyped_storage()
         if storage._cdata in self.alive or storage._cdata in self._emptied or not self.recording:
             return
-        if tensor.device.index:
-            self.assume("tensors on other GPUs than the first are not counted")
-            return
-        number, size = self._born(storage, kind), storage.nbytes()
+        number, size = self._born(storage, kind, tensor.device.index or 0), storage.nbytes()
         if size >= LARGE and tensor.numel() * tensor.element_size() == size:
             self.shapes[number] = " x ".join(map(str, (*tensor.shape, tensor.element_size())))
 
-    def _born(self, storage: Any, kind: str) -> int:
+    def _born(self, storage: Any, kind: str, device: int) -> int:
         with self._lock:
             size, number, key = storage.nbytes(), len(self.sizes), storage._cdata
             self.alive[key] = (weakref.ref(storage, self._end_of(key, number, size)), number)
@@ -118,8 +122,11 @@ class Tape:
             self.at.append(self.place())
             if kind:
                 self.kinds[number] = kind
-            self.live += size
-            self.peak = max(self.peak, self.live)
+            if device:
+                self.devices[number] = device
+            else:
+                self.live += size
+                self.peak = max(self.peak, self.live)
             return number
 
     def resized(self, storage: Any) -> None:
@@ -129,14 +136,14 @@ class Tape:
         known = self.alive.get(key)
         if not self.recording or (known is None and key not in self._emptied):
             return
-        kind = self._emptied.pop(key, (None, ""))[1]
+        _, kind, device = self._emptied.pop(key, (None, "", 0))
         if known is not None:
-            kind = self.kinds.get(known[1], "")
+            kind, device = self.kinds.get(known[1], ""), self.devices.get(known[1], 0)
             self._end_of(key, known[1], self.sizes[known[1]])(None)
         if storage.nbytes():
-            self._born(storage, kind)
+            self._born(storage, kind, device)
         else:
-            self._emptied[key] = (weakref.ref(storage, lambda _: self._emptied.pop(key, None)), kind)
+            self._emptied[key] = (weakref.ref(storage, lambda _: self._emptied.pop(key, None)), kind, device)
 
     def _end_of(self, key: int, number: int, size: int) -> Callable[[Any], None]:
         def died(_: Any) -> None:
@@ -144,7 +151,7 @@ class Tape:
                 if self.alive.pop(key, None) is not None:
                     self.sizes.append(-1 - number)
                     self.at.append(self.at[-1])
-                    self.live -= size
+                    self.live -= 0 if number in self.devices else size
 
         return died
 
@@ -176,6 +183,7 @@ class Tape:
             "at": self.at,
             "places": self.places,
             "kinds": {str(number): kind for number, kind in self.kinds.items() if number < len(self.at)},
+            "devices": {str(number): device for number, device in self.devices.items() if number < len(self.at)},
             "shapes": {str(number): shape for number, shape in self.shapes.items()},
             "assumptions": self.assumptions,
             "marks": self.marks,

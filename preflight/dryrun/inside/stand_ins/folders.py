@@ -13,7 +13,7 @@ from typing import Any
 from ..patches import wrap
 from ..tape import Tape
 from .downloads import no_command
-from .vision import CLASSES, PICTURE, PICTURES, encoded
+from .vision import CLASSES, PICTURE, PICTURES, assume_pictures, encoded
 from .weights import asked_by_program, may_be_missing
 
 NAMES = 256
@@ -130,9 +130,7 @@ class Folders:
         def made(real: Any, name: Any, root: Any = None, *args: Any, **kwargs: Any) -> Any:
             if name or root is None or os.path.exists(root):
                 return real(name, root, *args, **kwargs)
-            width, height = PICTURE
-            self._tape.data_made_up = True
-            self._tape.assume(f"the pictures of {root} are made up: {width} x {height}, {CLASSES} classes")
+            assume_pictures(root, self._tape)
             return _Reader()
 
         wrap(module, "create_reader", made)

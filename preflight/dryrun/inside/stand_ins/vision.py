@@ -15,6 +15,8 @@ from ..tape import Tape
 PICTURE = (500, 400)
 """Width and height of a made-up picture: ImageNet's average is 469 x 387."""
 CLASSES, PICTURES = 1000, 4096
+LIKE = ("MNIST", "FashionMNIST", "KMNIST")
+"""Data sets with the pictures and classes of MNIST. EMNIST and QMNIST have more."""
 
 
 def encoded() -> io.BytesIO:
@@ -40,7 +42,8 @@ def mnist(module: Any, tape: Tape) -> None:
         if exists(self):
             return real(self)
         tape.data_made_up = True
-        tape.assume(f"{type(self).__name__} is made up, with as many pictures as MNIST has")
+        name = type(self).__name__
+        tape.assume(f"{name} is made up, with as many pictures as MNIST has", "" if name in LIKE else "model.config")
         count = 60000 if self.train else 10000
         return torch.randint(0, 255, (count, 28, 28), dtype=torch.uint8), torch.arange(count) % 10
 
@@ -71,6 +74,14 @@ def cifar(module: Any, tape: Tape) -> None:
     wrap(module.CIFAR10, "__init__", made)
 
 
+def assume_pictures(folder: Any, tape: Tape) -> None:
+    """Pictures of a folder with a folder for each class: both decide sizes."""
+    width, height = PICTURE
+    tape.data_made_up = True
+    tape.assume(f"the pictures of {folder} are made up: {width} x {height}", "train.image_size")
+    tape.assume(f"the classes of {folder} are made up: {CLASSES}", "model.config")
+
+
 def folder(module: Any, tape: Tape) -> None:
     """torchvision.datasets.ImageFolder of a folder that is not there."""
 
@@ -80,9 +91,7 @@ def folder(module: Any, tape: Tape) -> None:
             return real(self, root, transform, target_transform, **({"loader": loader} if loader else {}), **kwargs)
         from PIL import Image
 
-        width, height = PICTURE
-        tape.data_made_up = True
-        tape.assume(f"the pictures of {root} are made up: {width} x {height}, {CLASSES} classes")
+        assume_pictures(root, tape)
         module.VisionDataset.__init__(self, root, transform=transform, target_transform=target_transform)
         self.loader = lambda _: Image.new("RGB", PICTURE)
         self.classes = [f"n{i:04}" for i in range(CLASSES)]

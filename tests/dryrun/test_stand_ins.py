@@ -1,0 +1,102 @@
+"""What stands for files that are not there says so, and what it may decide."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from preflight.dryrun.inside.stand_ins import folders, vision
+from preflight.dryrun.inside.stand_ins.weights import Unread, goes_to_gpu
+from preflight.dryrun.inside.tape import MOST_ASSUMPTIONS, Tape
+
+
+def settings(**given: Any) -> dict[str, Any]:
+    return given
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda kept: settings(**kept["config"]),
+        lambda kept: settings(**{"width": 4, **kept["hyper_parameters"]}),
+        lambda kept: {"width": 4} | kept["model_args"],
+        lambda kept: dict(kept["args"]),
+        lambda kept: [None] * kept["config"]["n_layer"],
+        lambda kept: range(kept["model_args"].get("n_head")),
+        lambda kept: int(kept["num_classes"]),
+        lambda kept: float(kept["width"]) or 1,
+        lambda kept: kept["n_words"] + 1,
+        lambda kept: kept["arch"] == "large",
+        lambda kept: kept["arch"] != "large",
+        lambda kept: "cfg" in kept,
+        lambda kept: "heads" in kept["config"],
+        lambda kept: bool(kept["config"]["tied"]),
+        lambda kept: list(kept["something"].items()),
+    ],
+)
+def test_an_answer_that_may_decide_a_size_is_said(asked: Callable[[Any], Any]) -> None:
+    tape = Tape()
+    asked(Unread("best.pt", tape))
+    assert {field for _, field in tape.assumptions} == {"model.config"}
+    assert all(text.startswith("the checkpoint best.pt is not there: its ") for text, _ in tape.assumptions)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda kept: range(kept["epoch"] + 1, 3),
+        lambda kept: max(float(kept["best_acc"]), 0.5),
+        lambda kept: dict(kept["state_dict"].items()),
+        lambda kept: sorted(kept.keys()),
+        lambda kept: "model" in kept and "fc.weight" not in kept["model"],
+        lambda kept: bool(kept and kept.get("optimizer")),
+    ],
+)
+def test_counters_and_tensors_decide_no_size(asked: Callable[[Any], Any]) -> None:
+    tape = Tape()
+    asked(Unread("best.pt", tape))
+    assert not tape.assumptions
+
+
+def test_the_settings_may_be_the_whole_file() -> None:
+    tape = Tape()
+    settings(**Unread("out/model_args.pt", tape))
+    assert tape.assumptions
+
+
+def test_where_a_checkpoint_goes() -> None:
+    assert all(map(goes_to_gpu, (None, "cuda", "cuda:1", 0, {"cuda:1": "cuda:0"})))
+    assert not any(map(goes_to_gpu, ("cpu", {"cuda:0": "cpu"}, lambda storage, _: storage, "meta")))
+
+
+def test_very_many_assumptions_leave_each_field() -> None:
+    tape = Tape()
+    for number in range(2 * MOST_ASSUMPTIONS):
+        tape.assume(f"{number} is made up")
+    tape.assume("one decides", "train.seq_len")
+    tape.assume("another decides the same", "train.seq_len")
+    assert (len(tape.assumptions), tape.assumptions[-1][1]) == (MOST_ASSUMPTIONS + 1, "train.seq_len")
+
+
+class DataSet:
+    def __init__(self, root: str, transform: Any = None, target_transform: Any = None) -> None: ...
+
+
+def test_pictures_and_classes_of_a_folder_decide_sizes() -> None:
+    pytest.importorskip("PIL")
+    tapes = Tape(), Tape()
+    module = SimpleNamespace(VisionDataset=DataSet, ImageFolder=type("ImageFolder", (DataSet,), {}))
+    vision.folder(module, tapes[0])
+    assert len(module.ImageFolder("no/folder").classes) == vision.CLASSES
+    readers = SimpleNamespace(create_reader=lambda name, root: os.listdir(root))
+    folders.Folders(tapes[1]).timm(readers)
+    assert len(readers.create_reader("", "no/folder").class_to_idx) == vision.CLASSES
+    for tape in tapes:
+        assert [field for _, field in tape.assumptions] == ["train.image_size", "model.config"]
+        assert tape.data_made_up
