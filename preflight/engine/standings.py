@@ -75,6 +75,10 @@ CHANGEABLE = (
 )  # fmt: skip
 """Fields that code may set which gets the model."""
 
+SWITCHES = (*CHANGEABLE, "train.frozen", "train.fused_kernels")
+"""Fields that a program sets or leaves alone. Others have a value in any case: of a call that was not followed, where
+none was seen."""
+
 IMAGES = "train.images"
 MOST_MODELS = 32
 """Models of a search that are looked up: a field that is open for one of them is not known of the search."""
@@ -170,6 +174,8 @@ def _of(bound: Bound) -> Held:
         return Held(standing, f"only the name of the setting {bound.setting} suggests it")
     if standing is Standing.assumed:
         return Held(standing, "it is the default of the newest release, and no release is stated", bound.others)
+    if standing is Standing.read and bound.perhaps and bound.field in SWITCHES:
+        return Held(Standing.assumed, "only a run decides whether the program sets it")
     if standing is Standing.read and bound.origin is not None and bound.origin.unless and not bound.stated_by_user:
         name = bound.origin.unless
         shown = f"argument {name}" if name.isdecimal() else f"the variable {name}"

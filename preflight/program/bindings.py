@@ -128,6 +128,7 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
             alone = expr
             if open_ and binding.rank > Rank.default:
                 expr = _contested(expr, open_, rivals)
+                binding = replace(binding, perhaps=True)
             if binding.rank > Rank.default:
                 rivals = [*rivals, (open_, alone)] if open_ else [(open_, alone)]
             binding = replace(binding, expr=expr)

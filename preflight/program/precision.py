@@ -10,7 +10,7 @@ from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, PRECISIONS, spelled
-from preflight.vocabulary.values import Cause, Const, Expr, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 
 def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[Binding]:
@@ -57,18 +57,34 @@ def _autocast(record: CallRecord, base: Expr | None) -> Expr:
 
 
 def weights_dtype(records: Sequence[CallRecord]) -> Expr | None:
-    """The dtype of a conversion of the model's weights: model.half(), .bfloat16(), .to(dtype), set_default_dtype."""
+    """The dtype of a conversion of the model's weights: model.half(), .bfloat16(), .to(dtype), set_default_dtype. Where
+    a conversion is made under a condition, the weights keep their type without it."""
     found: Expr | None = None
     for record in records:
-        if record.method in ("half", "bfloat16") and _is_model(record):
-            found = Const(DTYPES[record.method], record.origin)
-        elif record.method == "to" and _is_model(record):
-            for expr in (*record.args, *record.kwargs.values()):
-                if str(constant(expr)).lower() in DTYPES:
-                    found = spelled(expr, DTYPES)
-        elif record.name == "torch.set_default_dtype" and record.args:
-            found = spelled(record.args[0], DTYPES)
+        converted = _converted(record)
+        if converted is not None:
+            for condition in record.conditions:
+                converted = when(condition, converted, found or Const(None))
+            found = converted
     return found
+
+
+def _converted(record: CallRecord) -> Expr | None:
+    """The dtype to which a call converts the model's weights; None where it converts none."""
+    if record.method in ("half", "bfloat16") and _is_model(record):
+        return Const(DTYPES[record.method], record.origin)
+    if record.method == "to" and _is_model(record):
+        return next((spelled(one, DTYPES) for one in (*record.args, *record.kwargs.values()) if _is_dtype(one)), None)
+    if record.name == "torch.set_default_dtype" and record.args:
+        return spelled(record.args[0], DTYPES)
+    return None
+
+
+def _is_dtype(expr: Expr) -> bool:
+    """Whether an expression is a dtype, or one of two that a condition chooses."""
+    if isinstance(expr, Op):
+        return expr.operator == "if" and any(_is_dtype(one) for one in expr.operands[1:])
+    return isinstance(expr, Const) and str(expr.value).lower() in DTYPES
 
 
 def _is_model(record: CallRecord) -> bool:

@@ -59,6 +59,7 @@ class Candidate:
     where: str = ""
     setting: str = ""
     others: tuple[Value, ...] = ()
+    perhaps: bool = False
 
 
 @dataclass
@@ -89,7 +90,8 @@ class Draft:
         """A candidate for the binding's field."""
         found = self.candidates.setdefault(binding.field, [])
         expr = (scope or Scope()).resolve(binding.expr)
-        found.append(Candidate(binding.rank, len(found), expr, binding.origin, source, where, setting, binding.others))
+        read = Candidate(binding.rank, len(found), expr, binding.origin, source, where, setting)
+        found.append(replace(read, others=binding.others, perhaps=binding.perhaps))
 
 
 def box_of(draft: Draft) -> Box:
@@ -373,6 +375,7 @@ def winner(name: str, candidates: list[Candidate], fixed_axes: Mapping[str, Cons
         best.where,
         best.setting,
         best.others if default else (),
+        best.perhaps,
     )
 
 

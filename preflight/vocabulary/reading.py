@@ -173,6 +173,8 @@ class Binding:
     origin: Origin | None = None
     others: tuple[Value, ...] = ()
     """Of a default: its values in other releases of the library, where no release is stated."""
+    perhaps: bool = False
+    """Only a run decides whether the program makes the call that says so; nothing else gives the field a value."""
 
 
 @dataclass(frozen=True, slots=True)

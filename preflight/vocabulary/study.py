@@ -53,6 +53,8 @@ class Bound:
     """The key or parameter that fed it, where an alias by name did: spellings depend on it (`fp16: true`)."""
     others: tuple[Value, ...] = ()
     """Of a library's default: its values in other releases that may be in use."""
+    perhaps: bool = False
+    """Only a run decides whether the program sets it."""
 
     @property
     def stated_by_user(self) -> bool:

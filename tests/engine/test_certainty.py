@@ -93,6 +93,12 @@ def worst(found: StudyResult) -> Estimates:
         # what runs beside it may take the GPU
         ({"job.sh": JOB.replace("python", "./server &\npython"), "train.py": LOOP}, "T4", "machine.gpu_memory",
          Standing.assumed),
+        # only a run decides whether it is switched on
+        (
+            {"job.sh": JOB.replace("train.py", "train.py --batch_size 24"), "train.py": LOOP.replace(
+                "optimizer = ", "if tried():\n    model.gradient_checkpointing_enable()\noptimizer = ", 1)},
+            "T4", "train.gradient_checkpointing", Standing.assumed,
+        ),
         # nobody finds the program: only names are known
         ({"sweep.yaml": SWEEP + "  model_name: {value: gpt2}\n"}, "A100-80GB", "model.name", Standing.by_name),
     ],

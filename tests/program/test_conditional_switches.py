@@ -1,0 +1,62 @@
+"""What a program switches on where a flag says so, or where only a run tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs_as_text import is_unknown, read_program, values
+
+PROGRAM = """\
+import argparse
+import os
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--small", action="store_true")
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("gpt2").cuda()
+{line}
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in DataLoader(rows, batch_size=8):
+    model(**batch).loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if args.small:\n    model.half()",
+        "model.to(torch.float16 if args.small else torch.float32)",
+        "dtype = torch.float32\nif args.small:\n    dtype = torch.float16\nmodel.to(dtype=dtype)",
+        "if args.small:\n    torch.set_default_dtype(torch.float16)",
+    ],
+)
+def test_a_flag_decides_the_type_of_the_weights(line: str, tmp_path: Path) -> None:
+    reading = read_program(PROGRAM.replace("{line}", line), tmp_path)
+    assert values(reading).get("train.weights_dtype") in (None, "fp32")
+    assert values(reading, {"small": True})["train.weights_dtype"] == "fp16"
+
+
+def test_a_type_that_only_a_run_decides_is_unknown(tmp_path: Path) -> None:
+    reading = read_program(PROGRAM.replace("{line}", "if os.path.exists('x'):\n    model.half()"), tmp_path)
+    assert is_unknown(values(reading)["train.weights_dtype"])
+
+
+@pytest.mark.parametrize(
+    ("line", "perhaps"),
+    [
+        ("model.gradient_checkpointing_enable()", False),
+        ("if args.small:\n    model.gradient_checkpointing_enable()", False),
+        ("if os.path.exists('x'):\n    model.gradient_checkpointing_enable()", True),
+    ],
+)
+def test_a_switch_behind_a_condition_that_only_a_run_decides_is_no_certainty(
+    line: str, perhaps: bool, tmp_path: Path
+) -> None:
+    reading = read_program(PROGRAM.replace("{line}", line), tmp_path)
+    [found] = [one for one in reading.bindings if one.field == "train.gradient_checkpointing"]
+    assert found.perhaps is perhaps
