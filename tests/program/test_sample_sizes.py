@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from programs_as_text import read_program, values
 
 from preflight.python.headers import npy_header
+from preflight.python.hooks.loaders import table_bytes
+from preflight.vocabulary.values import Unknown
 
 PROGRAM = """
 import argparse, random
@@ -138,6 +141,45 @@ def test_a_file_of_an_array_is_read_by_its_header(mode: str, held: int | None, t
     found = values(read_program(PROGRAM + body, tmp_path))
     assert (found["data.sample_bytes"], found["data.samples"]) == (96, 200)
     assert found.get("data.in_memory_bytes") == held
+
+
+@pytest.mark.parametrize(
+    ("kept", "indexed"),
+    [
+        ("json.load(open('rows.json'))", "self.rows[i]"),
+        ("pandas.read_csv('rows.csv')", "self.rows.iloc[i]"),
+        ("[json.loads(line) for line in open('rows.jsonl')]", "self.rows[i]"),
+        ("[encode(line) for line in range(900)]", "self.rows[i]"),
+        ("mine.rows()", "self.rows[i]"),
+        ("np.load('missing.npy')", "self.rows[i]"),
+    ],
+)
+def test_what_a_data_set_keeps_and_nobody_knows_is_not_nothing(kept: str, indexed: str, tmp_path: Path) -> None:
+    """The array beside it does not make the sum known."""
+    item = ITEM.format(body=f"return encode({indexed}), self.table[i]", more="")
+    body = PROGRAM + "import json, pandas, mine\n" + item
+    body = body.replace("self.paths,", "self.rows, self.paths, ").replace("size, open", f"size, {kept}, open")
+    assert isinstance(values(read_program(body, tmp_path))["data.in_memory_bytes"], Unknown)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["sorted(glob.glob('*.png'))", "os.listdir('x')", "np.load('no.npy', mmap_mode='r')", "h5py.File('x')['rows']"],
+)
+def test_names_and_mapped_files_take_next_to_nothing(kept: str, tmp_path: Path) -> None:
+    body = PROGRAM + "import glob, os, h5py\n" + ITEM.format(body="return read(self.rows[i]), self.table[i]", more="")
+    body = body.replace("\n        self.n", f"\n        self.rows = {kept}\n        self.n")
+    assert values(read_program(body, tmp_path))["data.in_memory_bytes"] == 500 * 3 * 8 * 8 * 4
+
+
+@pytest.mark.parametrize("keys", [1, 5, 6, 10, 42, 43, 85, 86, 170, 171, 1000, 9999, 10_001, 100_000])
+def test_the_table_of_a_dict(keys: int) -> None:
+    """As large as CPython makes it: from 3.11 on entries of texts are smaller."""
+    made = dict.fromkeys(map(str, range(keys)))
+    if sys.version_info[:2] >= (3, 11):
+        assert 0 <= table_bytes(keys, texts=True) - (sys.getsizeof(made) - sys.getsizeof({})) < 16
+    numbers = dict.fromkeys(range(keys))
+    assert 0 <= table_bytes(keys, texts=False) - (sys.getsizeof(numbers) - sys.getsizeof({})) < 32
 
 
 HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
