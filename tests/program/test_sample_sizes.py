@@ -21,7 +21,8 @@ import albumentations as A
 from albumentations.pytorch import ToTensorV2
 from PIL import Image
 from timm.data import create_transform
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info, random_split
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import get_worker_info, random_split
 from torchvision import datasets, transforms as T
 parser = argparse.ArgumentParser()
 parser.add_argument("--size", type=int, default=64)
@@ -60,6 +61,18 @@ def told(body: str, tmp_path: Path, more: str = "", given: dict[str, int] | None
         "return torch.randn(3, 8, 8) if random.random() < 0.5 else torch.randn(3, 16, 16)",
         "return torch.randint(0, 9, (random.randint(1, 90),))",
         "return np.load(self.paths[i])",
+        "return T.Compose([T.CenterCrop(24), T.ToTensor()])(Image.open(self.paths[i]))",
+        "return T.RandomApply([T.CenterCrop(8)])(torch.rand(3, 9, 9))",
+        "return T.RandomChoice([T.CenterCrop(8), T.CenterCrop(6)])(torch.rand(3, 9, 9))",
+        "return A.OneOf([A.RandomCrop(8, 8)])(image=np.zeros((9, 9, 3), 'u1'))['image']",
+        "return A.Compose([A.RandomCrop(8, 8, p=0.5)])(image=np.zeros((9, 9, 3), 'u1'))['image']",
+        "return A.PadIfNeeded(64, 64)(image=cv2.imread(self.paths[i]))['image']",
+        "return T.RandomRotation(30, expand=True)(torch.rand(3, 9, 9))",
+        "return np.asarray(Image.new('RGB', (9, 9)).rotate(30, expand=True))",
+        "image = Image.new('RGB', (9, 9)); image.thumbnail((4, 4)); return np.asarray(image)",
+        "return torch.arange(9) * scale()",
+        "return np.arange(9).clip(low(), 3)",
+        "return torch.rand(9).sort()",
     ],
 )
 def test_sizes_that_are_not_told(body: str, tmp_path: Path) -> None:
@@ -81,9 +94,19 @@ def test_a_collator_of_a_library_may_pad(tmp_path: Path) -> None:
         ("return torch.stack([torch.rand(3, 8, 8) for _ in range(5)])", 5 * 3 * 8 * 8 * 4),
         ("return torch.from_numpy(self.table[i]), 'name'", 3 * 8 * 8 * 4),
         ("return torch.ones(16, 4).view(-1, 8)[:, 2:4]", 8 * 2 * 4),
-        ("return T.Compose([T.RandomResizedCrop(64), T.ToTensor()])(Image.open(self.paths[i]))", 3 * 64 * 64 * 4),
-        ("return T.Compose([T.Resize(96), T.CenterCrop(64), T.ToTensor(), T.Normalize((0,), (1,))])"
+        ("return T.Compose([T.RandomResizedCrop(64), T.ToTensor()])(Image.open(self.paths[i]).convert('RGB'))",
+         3 * 64 * 64 * 4),
+        ("return T.Compose([T.Resize(96), T.CenterCrop(64), T.ToTensor(), T.Normalize((0, 0, 0), (1, 1, 1))])"
          "(Image.open(self.paths[i]))", 3 * 64 * 64 * 4),
+        ("return T.RandomApply([T.ColorJitter(), T.CenterCrop(8)])(torch.rand(3, 8, 8))", 3 * 8 * 8 * 4),
+        ("return T.RandomChoice([T.CenterCrop(8), T.RandomResizedCrop(8)])(torch.rand(3, 9, 9))", 3 * 8 * 8 * 4),
+        ("return A.Compose([A.LongestMaxSize(64), A.PadIfNeeded(64, 64)])(image=cv2.imread(self.paths[i]))['image']",
+         3 * 64 * 64),
+        ("return A.PadIfNeeded(16, 8)(image=np.zeros((9, 9, 3), 'u1'))['image']", 16 * 9 * 3),
+        ("return torch.randint(0, 9, (4,)).sqrt(), torch.randint(0, 9, (4,)) * 2, torch.arange(4) * 0.5", 16 + 32 + 16),
+        ("return np.sqrt(np.zeros(4, 'u1')), np.zeros(4, 'u1') + np.zeros(4, 'i2'), np.zeros(4, 'u1').cumsum()",
+         8 + 8 + 32),
+        ("return torch.arange(4) + torch.rand(4), np.arange(4) * np.zeros(4, 'f4')", 16 + 32),
         ("return create_transform(48)(Image.open(self.paths[i]))", 3 * 48 * 48 * 4),
         ("return A.Compose([A.RandomCrop(24, 32), A.Normalize(), ToTensorV2()])"
          "(image=cv2.imread(self.paths[i]))['image']", 3 * 24 * 32 * 4),
@@ -109,6 +132,9 @@ def test_a_size_follows_a_flag(given: int, tmp_path: Path) -> None:
         ("TensorDataset(torch.rand(900, 3, 8, 8), torch.zeros(900).long())", (3 * 64 * 4 + 8, 900, 900 * (768 + 8))),
         ("random_split(TensorDataset(torch.rand(900, 64)), [800, 100])[0]", (256, 800, 900 * 256)),
         ("[(torch.rand(64), i) for i in range(4000)]", (64 * 4 + 8, 4000, 4000 * 256)),
+        ("ConcatDataset([TensorDataset(torch.rand(9, 4)), TensorDataset(torch.rand(7, 4))])", (16, 16, 16 * 16)),
+        ("ConcatDataset([TensorDataset(torch.rand(9, 4)), TensorDataset(torch.rand(7, 5))])", (None, 16, 284)),
+        ("[torch.rand(4), torch.rand(5)]", (None, 2, 36)),
         ("datasets.FakeData(100, (3, 16, 16), transform=T.ToTensor())", (3 * 256 * 4 + 8, 100, None)),
         ("datasets.MNIST('d', transform=T.ToTensor())", (28 * 28 * 4 + 8, 60_000, 60_000 * 784)),
     ],

@@ -152,7 +152,7 @@ def item_of(data: Abstract, ev: Evaluator, record: CallRecord) -> Abstract:
     if array is not None:
         return derived(data, view(array, array.shape[1:], whole=False)) if array.shape else index
     if isinstance(data, Container) and data.is_sequence and data.items:
-        return next(iter(data.items.values()))
+        return _alike(list(data.items.values()), ev, record)
     if isinstance(data, Either):
         return ev.join(data.condition, item_of(data.then, ev, record), item_of(data.otherwise, ev, record))
     if not isinstance(data, Instance):
@@ -160,7 +160,7 @@ def item_of(data: Abstract, ev: Evaluator, record: CallRecord) -> Abstract:
     parts = data.state.get(_PARTS)
     if isinstance(parts, tuple):
         found = [item_of(one, ev, record) for one in parts]
-        return sequence(found, "tuple", record.origin) if data.state.get("zipped") else found[0]
+        return sequence(found, "tuple", record.origin) if data.state.get("zipped") else _alike(found, ev, record)
     made = data.state.get("item")
     if callable(made):
         given = made()
@@ -176,8 +176,17 @@ def item_of(data: Abstract, ev: Evaluator, record: CallRecord) -> Abstract:
         ev.call(replace(iterate, self_value=data), ())
         given_by = ev.yielded.get(id(iterate.node))
         if given_by:
-            return given_by[0]
+            return _alike(given_by, ev, record)
     return unknown("the samples of the data set are not known", record.origin)
+
+
+def _alike(items: list[Abstract], ev: Evaluator, record: CallRecord) -> Abstract:
+    """The first of several samples, if all take the same."""
+    sizes = [bytes_of(one, ev) for one in {id(one): one for one in items}.values()]
+    plain = [size.value if isinstance(size, Const) else size for size in sizes]
+    if any(size != plain[0] for size in plain[1:]):
+        return unknown("its samples differ in size", record.origin)
+    return items[0]
 
 
 def bytes_of(value: Abstract, ev: Evaluator, _depth: int = 0) -> Expr | None:
