@@ -201,8 +201,10 @@ NESTED_CLASSES = Budget(12, "nested classes of a configuration")
 """A class that contains itself ends here."""
 NESTED_TABLES = Budget(12, "nested tables with a `_target_`")
 """Configurations written by people have less than eight."""
-MANIFEST_OBJECTS = Budget(100, "objects of a manifest")
+MANIFEST_OBJECTS = Budget(100, "objects of a manifest, or starts of a template")
 """Manifests written by people have a few."""
+TEMPLATE_DEPTH = Budget(8, "templates of a workflow that start each other")
+"""People nest two or three; a template may start itself."""
 
 # --- projects and search spaces ---------------------------------------------------------------------------------------
 

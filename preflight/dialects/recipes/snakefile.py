@@ -187,7 +187,7 @@ class _Workflow:
             script = shell.at(["0"]) if shell is not None else None
             first = script.operands[0] if isinstance(script, Op) else script
             if isinstance(first, Const) and isinstance(first.value, str) and script is not None:
-                yield Recipe((self._filled(script, sections),))
+                yield Recipe((self._filled(script, sections),), turns=(self._place(rule.start(), rule.end()),))
             elif shell is not None:
                 self.unread = self.unread or self._place(rule.start(), rule.end())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recipes_as_text import commands, unread
+from tests.recipes_as_text import batches, commands, unread
 
 CONFIG = {"config/config.yaml": "batch: 24\ntrain:\n  workers: 5\n"}
 HEAD = 'configfile: "config/config.yaml"\n\nSIZE = 12\n\n'
@@ -88,6 +88,7 @@ def test_a_rule_of_another_with_its_own_sections(tmp_path: Path) -> None:
     more = "\nuse rule a as b with:\n    params: x=7\n\nonsuccess:\n    shell('ls')\n"
     found = commands("Snakefile", f"{HEAD}{RULE}{more}", tmp_path, CONFIG)
     assert found == [f"train.py --batch-size 24 --workers {count}" for count in (12, 7)]
+    assert len(batches("Snakefile", f"{HEAD}{RULE}{more}", tmp_path, CONFIG)) == 2
 
 
 @pytest.mark.parametrize(
