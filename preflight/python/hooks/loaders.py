@@ -39,6 +39,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.vocabulary.budgets import KEPT_OBJECTS
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 SAMPLES = "samples"
@@ -47,8 +48,6 @@ SCALAR = 8
 """Bytes of a number in a collated batch: int64 or float64."""
 TEXT = 0
 """Strings are not collated; a name takes next to nothing beside what it names."""
-MOST = 10_000
-"""Objects that a data set's attributes are searched through."""
 DATASET = "dataset"
 _PARTS = "parts"
 
@@ -272,7 +271,7 @@ def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Exp
     found, times, objects, seen = dict[int, Array](), dict[int, Expr | None](), list[Expr](), set[int]()
     own, unread = {id(data)}, False
     waiting: list[Abstract] = [data, *(v for one in ev.modules.values() for v in one.frame.variables.values())]
-    while waiting and len(seen) < MOST:
+    while waiting and len(seen) < KEPT_OBJECTS:
         one = waiting.pop()
         if id(one) in seen:
             continue
