@@ -9,6 +9,7 @@ Source: Argo Workflows 3.6, "Workflow Inputs", "Workflow Variables", "Loops".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from preflight.dialects.containers.reader import filled
 from preflight.documents.yaml import YamlDocument
@@ -23,48 +24,55 @@ def is_argo(document: YamlDocument) -> bool:
     return document.has(("apiVersion",)) and str(document.value(("apiVersion",))).startswith(_ARGO)
 
 
-def values_of_template(document: YamlDocument, template: Route) -> list[Values]:
-    """The values of the variables in a template, for each time that something starts it."""
-    whole = ("spec", "workflowTemplateSpec") if document.has(("spec", "workflowTemplateSpec")) else ("spec",)
-    whole = ("spec", "workflowSpec") if document.has(("spec", "workflowSpec")) else whole
-    given = _parameters(document, (*whole, "arguments", "parameters"))
-    workflow = {f"workflow.parameters.{name}": value for name, value in given.items()}
-    found = list(_started(document, whole, template, given, workflow, 0))
-    if len(found) <= MANIFEST_OBJECTS:
-        return found
-    over = Const(unknown(f"it is {MANIFEST_OBJECTS.over}", cause=Cause.budget).value, document.key_origin(template))
-    return [{**dict.fromkeys(found[0], over), **workflow}]
+class Templates:
+    """The templates of an object, with what starts each of them."""
 
+    def __init__(self, document: YamlDocument) -> None:
+        self.document = document
+        whole: Route = ("spec",)
+        for key in ("workflowTemplateSpec", "workflowSpec"):
+            whole = ("spec", key) if document.has(("spec", key)) else whole
+        self._given = _parameters(document, (*whole, "arguments", "parameters"))
+        self._workflow = {f"workflow.parameters.{name}": value for name, value in self._given.items()}
+        starts = ((*whole, one) for one in ("entrypoint", "onExit"))
+        self._starts = [document.value(route) for route in starts if document.has(route)]
+        self._steps: dict[Value, list[tuple[Route, Route, Mapping[str, Value]]]] = {}
+        """Template -> the steps and tasks that start it: the template that they are in, their place, what they say."""
+        listed = document.value((*whole, "templates")) if document.has((*whole, "templates")) else ()
+        for number, template in enumerate(listed if isinstance(listed, tuple) else ()):
+            caller = (*whole, "templates", number)
+            for route, step in _mappings(template, caller):
+                if isinstance(name := step.get("template"), str):
+                    self._steps.setdefault(name, []).append((caller, route, step))
+        self._known: dict[Route, list[Values]] = {}
 
-def _started(
-    document: YamlDocument, whole: Route, template: Route, given: Values, workflow: Values, depth: int
-) -> Iterator[Values]:
-    own = _parameters(document, (*template, "inputs", "parameters"))
-    name = document.value((*template, "name")) if document.has((*template, "name")) else None
-    starts = [document.value((*whole, key)) for key in ("entrypoint", "onExit") if document.has((*whole, key))]
-    sets = [{**own, **{key: value for key, value in given.items() if key in own}}] if name in starts else []
-    for caller, route, step in _steps(document, whole, name):
-        if depth >= TEMPLATE_DEPTH:
-            sets.append({key: unknown(f"it is {TEMPLATE_DEPTH.over}", cause=Cause.budget) for key in own})
-            break
-        for outer in _started(document, whole, caller, given, workflow, depth + 1):
-            for item in _items(document, route, step):
-                arguments = _parameters(document, (*route, "arguments", "parameters"), {**outer, **item})
-                sets.append({**own, **{key: value for key, value in arguments.items() if key in own}})
-            if len(sets) > MANIFEST_OBJECTS:
-                break
-    for one in sets or [own]:
-        yield {**workflow, **{f"inputs.parameters.{key}": value for key, value in one.items()}}
+    def values(self, template: Route, depth: int = 0) -> list[Values]:
+        """The values of the variables in a template, for each time that something starts it. Nothing is known of the
+        inputs of one that starts itself, or that starts it from too far away."""
+        if template not in self._known:
+            if depth >= TEMPLATE_DEPTH:
+                return [self._workflow]
+            self._known[template] = [self._workflow]
+            self._known[template] = [
+                {**self._workflow, **{f"inputs.parameters.{key}": value for key, value in one.items()}}
+                for one in self._inputs(template, depth)
+            ]
+        return self._known[template]
 
-
-def _steps(document: YamlDocument, whole: Route, name: Value) -> Iterator[tuple[Route, Route, Mapping[str, Value]]]:
-    """The steps and tasks that start a template: the template that they are in, their place, and what they say."""
-    listed = document.value((*whole, "templates")) if document.has((*whole, "templates")) else ()
-    for number, template in enumerate(listed if isinstance(listed, tuple) else ()):
-        caller = (*whole, "templates", number)
-        for route, step in _mappings(template, caller):
-            if name is not None and step.get("template") == name:
-                yield caller, route, step
+    def _inputs(self, template: Route, depth: int) -> list[Values]:
+        document = self.document
+        own = _parameters(document, (*template, "inputs", "parameters"))
+        name = document.value((*template, "name")) if document.has((*template, "name")) else None
+        found = []
+        if name in self._starts:
+            found.append({**own, **{key: value for key, value in self._given.items() if key in own}})
+        for caller, route, step in self._steps.get(name, ()):
+            for outer, item in product(self.values(caller, depth + 1), _items(document, route, step)):
+                given = _parameters(document, (*route, "arguments", "parameters"), {**outer, **item})
+                found.append({**own, **{key: value for key, value in given.items() if key in own}})
+                if len(found) > MANIFEST_OBJECTS:
+                    return [dict.fromkeys(own, unknown(f"it is {MANIFEST_OBJECTS.over}", cause=Cause.budget))]
+        return found or [own]
 
 
 def _mappings(value: Value, route: Route) -> Iterator[tuple[Route, Mapping[str, Value]]]:

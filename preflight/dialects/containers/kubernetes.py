@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
-from preflight.dialects.containers.argo import is_argo, values_of_template
+from preflight.dialects.containers.argo import Templates, is_argo
 from preflight.dialects.containers.reader import ContainerSpec, environment, quantity, reading
 from preflight.dialects.shell.docker_run import DEFAULT_SHM
 from preflight.documents.yaml import YamlDocument, parse_yaml
@@ -84,12 +84,13 @@ def _documents(source: Source) -> Iterator[YamlDocument]:
 
 
 def _containers(document: YamlDocument) -> Iterator[ContainerSpec]:
+    templates = Templates(document) if is_argo(document) else None
     for route, nodes in _pods(document, document.value(), (), _kind(document)):
         pod = document.value(route)
         if not isinstance(pod, Mapping):
             continue
         gpu = _gpu_name(document, (*route, "nodeSelector"))
-        started = values_of_template(document, route) if is_argo(document) else [{}]
+        started = templates.values(route) if templates is not None else [{}]
         for (where, one), values in product(_of_pod(route, pod), started):
             parts = ("command", "args", "source") if where[-1] == "script" else ("command", "args")
             commands = tuple((*where, part) for part in parts if _said(one, part))

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from pathlib import PurePosixPath
+from typing import TypeGuard
 
 from preflight.dialects.recipes.reader import STARTS, Recipe, joined, reading, starts
 from preflight.documents.yaml import YamlDocument, yaml_of
+from preflight.vocabulary.budgets import JOINED_NODES, WORD_CHARACTERS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
@@ -266,8 +270,8 @@ class _Workflow:
         if isinstance(node, ast.Name) and node.id in self.names:
             return self.names[node.id]
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
-            parts = node.values if isinstance(node, ast.JoinedStr) else [node.left, node.right]
-            return Op("concat", tuple(self._part(one, place) for one in parts), place) if parts else Const("", place)
+            nodes = node.values if isinstance(node, ast.JoinedStr) else [node.left, node.right]
+            return _text([self._part(one, place) for one in nodes], place)
         steps: list[str | int] = []
         default: ast.expr | None = None
         inner: ast.expr = node
@@ -305,9 +309,9 @@ class _Workflow:
     def _configured(self, route: Route, before: int | None = None) -> Expr | None:
         """The value of a key of the configuration, as it is at a place of the text: of the last layer that has the key.
         None: it has none."""
-        for at, layer in reversed(self.layers):
-            if before is not None and at > before:
-                continue
+        end = len(self.layers) if before is None else bisect_right(self.layers, before, key=itemgetter(0))
+        for number in range(end - 1, -1, -1):
+            layer = self.layers[number][1]
             if layer is None:
                 return unknown("it may be in a config file that was not read", cause=Cause.file_not_found)
             if isinstance(layer, _Assigned):
@@ -360,6 +364,25 @@ class _Workflow:
                 return unknown("each run of the rule has another value", found.origin, Cause.run_time)
             return replace(found, value=str(found.value))
         return unknown(f"{hole[0]} is known when the rule runs", place, Cause.run_time)
+
+
+def _text(parts: list[Expr], place: Origin) -> Expr:
+    """Parts of a text as one, without texts inside of texts: a name may hold a text that holds it twice."""
+    flat = [one for part in parts for one in (part.operands if isinstance(part, Op) else (part,))]
+    merged: list[Expr] = []
+    for one in flat:
+        last = merged[-1] if merged else None
+        if last is not None and _is_text(one) and _is_text(last):
+            merged[-1] = replace(last, value=f"{last.value}{one.value}")
+        else:
+            merged.append(one)
+    if len(merged) > JOINED_NODES or any(len(str(one.value)) > WORD_CHARACTERS for one in merged if _is_text(one)):
+        return unknown("it is longer than any word of a command can be", place, Cause.budget)
+    return merged[0] if len(merged) == 1 else Op("concat", tuple(merged), place) if merged else Const("", place)
+
+
+def _is_text(expr: Expr) -> TypeGuard[Const]:
+    return isinstance(expr, Const) and isinstance(expr.value, str)
 
 
 def _route(node: ast.expr | None) -> list[str | int | None]:

@@ -226,6 +226,14 @@ def test_a_template_that_starts_itself_ends(tmp_path: Path) -> None:
     assert {job.train.batch_size for job in jobs(own, tmp_path)} == {64}
 
 
+def test_templates_that_all_start_each_other_are_followed_once(tmp_path: Path) -> None:
+    every = ", ".join(f"{{name: s{n}, template: t{n}}}" for n in range(40))
+    more = "".join(f"    - {{name: t{n}, steps: [[{every}, {ONE}]]}}\n" for n in range(40))
+    text = ARGO.replace("STEPS", f"steps: [[{ONE}]]") + more
+    found = jobs(text.replace("VALUE", "8").replace("MORE", ""), tmp_path)
+    assert {job.train.batch_size for job in found} <= {8, None}
+
+
 ALONE = {
     "no program of the project": "services:\n  web:\n    image: nginx\n    command: nginx -g 'daemon off;'\n",
     "not services of containers": "services:\n  - name: train\n    command: python train.py\n",

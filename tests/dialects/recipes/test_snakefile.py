@@ -100,6 +100,13 @@ def test_a_rule_that_cannot_be_read_is_said(more: str, tmp_path: Path) -> None:
     assert not unread("Snakefile", f"{HEAD}{RULE}\nrule b:\n    shell: 'ls'\n", tmp_path / "other", CONFIG)
 
 
+@pytest.mark.parametrize("first", ["'a'", "f()", "''"])
+def test_a_text_that_doubles_in_every_line_ends(first: str, tmp_path: Path) -> None:
+    lines = "".join(f"X{n + 1} = X{n} + X{n}\n" for n in range(60))
+    rule = 'rule a:\n    shell: f"python train.py --batch-size 2 {X60}"\n'
+    assert len(commands("Snakefile", f"X0 = {first}\n{lines}{rule}", tmp_path)) == 1
+
+
 def test_every_rule_is_read(tmp_path: Path) -> None:
     rules = "".join(f'rule r{n}:\n    shell: "python train.py --batch-size {n}"\n\n' for n in range(250))
     assert len(commands("Snakefile", rules, tmp_path)) == 250
