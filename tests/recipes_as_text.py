@@ -58,6 +58,14 @@ def commands(name: str, text: str, folder: Path, files: dict[str, str] | None = 
     return found
 
 
+def unread(name: str, text: str, folder: Path, files: dict[str, str] | None = None) -> bool:
+    """Whether the reading of a file says that a part of it was not followed."""
+    project = _project(name, text, folder, files)
+    source = project.source(name)
+    dialect = recognise(source, project)
+    return dialect is not None and dialect.read(source, None, project).unread is not None
+
+
 def batches(name: str, text: str, folder: Path, files: dict[str, str] | None = None) -> list[tuple[object, str]]:
     """The batch of each job of a file, and the place `path:line` that states it."""
     project = _project(name, text, folder, files)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import islice, product
 
 from preflight.engine.named_models import FIELD, says_only_its_folder
+from preflight.engine.worst_values import KEPT
 from preflight.memory.device.positions import positions_of, saved_in_fp32
 from preflight.memory.device.resolve import taken_by_law
 from preflight.space.jobs import job_maker
@@ -25,7 +26,7 @@ from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import NOT_SEARCHED, Reading
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Bound, Box, Source, Study
-from preflight.vocabulary.values import Axis, Cause, Choices, Const, Unknown, Value, evaluate, names
+from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Op, Unknown, Value, evaluate, names
 
 OWN_LAYOUT = ("hand-written", "lightning", "ultralytics")
 """Frameworks whose programs say themselves how a model is sharded; with the others the launch may say it."""
@@ -169,7 +170,8 @@ def _of(bound: Bound) -> Held:
     standing = bound.standing
     if standing is Standing.unknown:
         value = evaluate(bound.expr)
-        return Held(standing, value.words if isinstance(value, Unknown) else "no file states it")
+        may = _values(bound.expr) if bound.field == KEPT else ()
+        return Held(standing, value.words if isinstance(value, Unknown) else "no file states it", may)
     if standing is Standing.by_name:
         return Held(standing, f"only the name of the setting {bound.setting} suggests it")
     if standing is Standing.assumed:
@@ -181,6 +183,15 @@ def _of(bound: Bound) -> Held:
         shown = f"argument {name}" if name.isdecimal() else f"the variable {name}"
         return Held(Standing.assumed, f"it is the default of {shown}, which whoever starts {bound.origin.path} may set")
     return Held(standing)
+
+
+def _values(expr: Expr) -> tuple[Value, ...]:
+    """The values that conditions which are not known choose from; empty: it may have any."""
+    if isinstance(expr, Op) and expr.operator == "if":
+        yes, no = (_values(operand) for operand in expr.operands[1:])
+        return tuple(dict.fromkeys((*yes, *no))) if yes and no else ()
+    value = evaluate(expr)
+    return () if isinstance(value, Unknown) or value is None or isinstance(value, (tuple, dict)) else (value,)
 
 
 def _only_resembles(bound: Bound, study: Study) -> bool:

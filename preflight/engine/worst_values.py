@@ -12,7 +12,7 @@ from typing import TypeAlias
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.spelling import kind_of
-from preflight.vocabulary.standing import Held
+from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.values import thawed
 
 Changes: TypeAlias = "Mapping[str, object]"
@@ -115,6 +115,8 @@ comes with the model, releases decide defaults, and the machine is what the need
 
 BEYOND = 64
 """A number that nobody stated is taken to be at most this many times larger."""
+KEPT = "train.copies.ema"
+"""Copies of the weights: one at the most, unless a program keeps a number of them that is not known."""
 LARGEST_MODEL = 2 * 10**12
 """Parameters that no public model has: the largest have 1 to 1.6 trillion (Switch-C, Kimi K2)."""
 HALF = 2
@@ -171,6 +173,8 @@ def values_of(job: Job, name: str, held: Held) -> tuple[object, ...] | None:
     """The values with which a field may take the most, the worst first; its own may be among them. None where there is
     no worst one."""
     own = own_value(job, name)
+    if name == KEPT and held.standing is Standing.unknown and not held.others:
+        return (BEYOND,)
     if name in WORST:
         may = [*map(thawed, held.others)]
         return tuple(value for value in WORST[name] if not may or value == own or value in may)

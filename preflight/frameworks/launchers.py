@@ -102,14 +102,14 @@ _WRAPPERS: Mapping[str, frozenset[str]] = {
     "taskset": frozenset(),
 }  # fmt: skip
 """Commands that run another: their options that take a value as the next word."""
-_RUNNERS: Mapping[str, frozenset[str]] = {
+RUNNERS: Mapping[str, frozenset[str]] = {
     "uv": frozenset({"--with", "--python", "-p", "--extra", "--group", "--project", "--directory", "--env-file"}),
     "poetry": frozenset({"-C", "--directory", "-P"}), "pipenv": frozenset(), "pdm": frozenset({"-p"}),
     "rye": frozenset(), "hatch": frozenset(), "pixi": frozenset({"-e", "--environment", "--manifest-path"}),
     "conda": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}), "mamba": frozenset({"-n", "--name", "-p"}),
-    "micromamba": frozenset({"-n", "--name", "-p"}),
+    "micromamba": frozenset({"-n", "--name", "-p"}), "pyenv": frozenset(),
 }  # fmt: skip
-"""Tools whose `run` starts a program."""
+"""Tools whose `run` or `exec` starts a program."""
 _PYTHON_VALUES = {"-X", "-W", "--check-hash-based-pycs"}
 
 
@@ -138,8 +138,8 @@ def take_apart(words: Sequence[Word]) -> LaunchCommand:
         elif name in _WRAPPERS:
             rest = _skip_options(rest[1:], _WRAPPERS[name])
             rest = rest[1:] if name in ("timeout", "taskset") else rest  # their first argument is a time, a mask
-        elif name in _RUNNERS and len(rest) > 1:
-            rest = _skip_options(_skip_options(rest[1:], _RUNNERS[name])[1:], _RUNNERS[name])
+        elif name in RUNNERS and len(rest) > 1:
+            rest = _skip_options(_skip_options(rest[1:], RUNNERS[name])[1:], RUNNERS[name])
         else:
             return _program(name, rest, seen)
     return LaunchCommand("none", None, (), _launch(seen))

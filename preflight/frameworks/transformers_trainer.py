@@ -30,7 +30,7 @@ from preflight.frameworks.library_defaults import (
 )
 from preflight.frameworks.table import read
 from preflight.frameworks.trl import keeps_reference, liger_loss, sequences, trl
-from preflight.program.adaptations import dtype_and_attention
+from preflight.program.adaptations import LIGER_PARTS, dtype_and_attention
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, either, first_origin, fold, is_constant, when
 from preflight.program.rows import FoundSettings
@@ -181,16 +181,12 @@ def _flavour(args: Arguments) -> str:
     return "transformers"
 
 
-_LIGER = {"norm": ("rms_norm",), "rope": ("rope",), "mlp": ("swiglu", "geglu")}
-"""Parts of `train.fused_kernels`, and the keys of `liger_kernel_config` that switch them off."""
-
-
 def _liger(args: Arguments) -> list[Binding]:
     """`use_liger_kernel` replaces parts of any model whose type Liger knows (transformers, integrations/liger.py)."""
     if "use_liger_kernel" not in args:
         return []
     chosen = args.inner("liger_kernel_config")
-    kept = [part for part, keys in _LIGER.items() if all(chosen.value(key) is not False for key in keys)]
+    kept = [part for part, keys in LIGER_PARTS.items() if all(chosen.value(key) is not False for key in keys)]
     some = when(truth(args["use_liger_kernel"]), Const(("liger", *kept)), Const(()))
     return [args.bind("train.fused_kernels", "use_liger_kernel", some)]
 

@@ -32,8 +32,8 @@ VLLM_SHARE = 0.9
 AUTO_DTYPE = (5,)
 _OPTIONS = ("use_dora", "use_rslora", "modules_to_save", "bias")
 _KEPT = "fused_linear_cross_entropy"
-_PARTS = {"norm": ("rms_norm",), "rope": ("rope",), "mlp": ("swiglu", "geglu")}
-"""Parts of `train.fused_kernels`, and the parameters of Liger's patches that switch them off."""
+LIGER_PARTS = {"norm": ("rms_norm",), "rope": ("rope",), "mlp": ("swiglu", "geglu")}
+"""Parts of `train.fused_kernels`, and what switches them off: parameters of Liger's patches, keys of its settings."""
 _ENCODERS = ("bert", "roberta", "vit", "clip")
 """Parts of the names of Liger's patches for models that have no loss over a vocabulary."""
 
@@ -156,7 +156,7 @@ def liger_bindings(records: Sequence[CallRecord]) -> list[Binding]:
         if (patches or loads) and not evaluates(record):
             whole = patches and constant(record.argument(_KEPT)) is False
             loss = bind("train.loss", Const("full" if whole else "fused", record.origin))
-            parts = [part for part, names in _PARTS.items() if not (patches and _is_off(record, names))]
+            parts = [part for part, names in LIGER_PARTS.items() if not (patches and _is_off(record, names))]
             kernels = bind("train.fused_kernels", Const(("liger", *parts), record.origin))
             found += under(record.conditions, [loss, kernels])
     return found

@@ -15,11 +15,9 @@ from preflight.program.checkpoints import makes_model
 from preflight.program.trained import trained
 from preflight.program.unread_calls import is_unread
 from preflight.python.objects import Abstract, CallRecord, Either, Instance, alternatives
+from preflight.vocabulary.budgets import CHOOSING
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
-
-MOST_CONDITIONS = 8
-"""Conditions that choose one object; what is chosen by more is not looked at further."""
 
 _NO_METHOD = frozenset({"Peft", "PromptLearning", "LoftQ", "Eva", "Corda", "LoraRuntime", "LoraGA", "Arrow", "Bd"})
 """Configurations of peft that are a base class, or a part of LoRA's."""
@@ -106,7 +104,7 @@ def applied(records: Sequence[CallRecord]) -> list[CallRecord]:
 
 def _ways(value: Abstract, conditions: tuple[Expr, ...] = ()) -> Iterator[tuple[tuple[Expr, ...], Abstract]]:
     """The objects that a value may be, each with the conditions that choose it."""
-    if isinstance(value, Either) and len(conditions) < MOST_CONDITIONS:
+    if isinstance(value, Either) and len(conditions) < CHOOSING:
         yield from _ways(value.then, (*conditions, value.condition))
         yield from _ways(value.otherwise, (*conditions, Op("not", (value.condition,))))
     else:

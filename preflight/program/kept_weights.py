@@ -2,13 +2,14 @@
 
 `copy.deepcopy(model.state_dict())` and `{k: v.clone() for k, v in model.state_dict().items()}` keep every tensor where
 it is. `.cpu()` in the same statement brings them to the host. A copy that is made once, outside of every loop, may be
-older than the model's way to the GPU: it is unknown.
+older than the model's way to the GPU: it is unknown. A loop that gives each copy a place of its own keeps any number.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from preflight.program.bindings import bind
 from preflight.program.call_site import around, is_module, loops_around, targets
@@ -16,27 +17,42 @@ from preflight.program.checkpoints import makes_model
 from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Unknown
+from preflight.vocabulary.values import Cause, Const, Op, Unknown
 
 FIELD = "train.copies.ema"
 _WEIGHTS = ("state_dict", "named_parameters", "parameters")
-_AS_THEY_ARE = "copies of weights are kept, and how many are on the GPU is not known"
+_AS_THEY_ARE = Const(Unknown("copies of weights are kept, and how many are on the GPU is not known", Cause.run_time))
+_ADDING = ("append", "appendleft", "insert", "add", "extend", "update", "setdefault", "put")
+"""Methods that put what they are given beside what is there."""
+_LISTED = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A call that copies weights. `place`: what holds the copy until the next one; None: each has a place of its own.
+    `sure`: it is on the GPU."""
+
+    record: CallRecord
+    place: tuple[str, ...] | None
+    sure: bool
 
 
 def kept_weights(records: Sequence[CallRecord], known: Sequence[Binding], project: Project) -> list[Binding]:
-    """One copy if a loop keeps it; unknown if it may be on the host, or if there are other copies."""
-    found = [(one, is_weights) for one in records if one.reached for is_weights in _copies(one, project)]
+    """One copy if a loop keeps it in one place. One or none if it may be on the host. Else any number."""
+    found = [copied for one in records if one.reached for copied in _copies(one, project)]
     if not found:
         return []
-    record = found[0][0]
-    sure = all(is_weights and (one.in_loop or loops_around(one, project)) for one, is_weights in found)
-    if sure and not any(one.field == FIELD for one in known):
-        return [bind(FIELD, Const(1, record.origin), Rank.read)]
-    return [Binding(FIELD, Const(Unknown(_AS_THEY_ARE, Cause.run_time), record.origin), Rank.literal, record.origin)]
+    origin = found[0].record.origin
+    alone = len({one.place for one in found}) == 1 and found[0].place is not None
+    if not alone or any(one.field == FIELD for one in known):
+        return [Binding(FIELD, Const(_AS_THEY_ARE.value, origin), Rank.literal, origin)]
+    if any(one.sure for one in found):
+        return [bind(FIELD, Const(1, origin), Rank.read)]
+    return [Binding(FIELD, Op("if", (_AS_THEY_ARE, Const(1, origin), Const(0)), origin), Rank.literal, origin)]
 
 
-def _copies(record: CallRecord, project: Project) -> Iterator[bool]:
-    """Whether a call copies weights where they are (True), or a model that may go to another place."""
+def _copies(record: CallRecord, project: Project) -> Iterator[_Copy]:
+    """The copy of weights, or of a model that may go to another place, if a call makes one that is kept."""
     if record.name == "copy.deepcopy":
         given = [one for value in record.arguments[:1] for one in alternatives(value) if isinstance(one, Instance)]
         model = any(is_module(one.cls) or (one.record is not None and makes_model(one.record)) for one in given)
@@ -44,8 +60,40 @@ def _copies(record: CallRecord, project: Project) -> Iterator[bool]:
         weights = (weights or model) and _of_state(record)
     else:
         weights, model = record.method == "clone" and _each_weight(record, project), False
-    if (weights or model) and targets(record, project) and not _goes_to_the_host(record, project):
-        yield weights
+    if (weights or model) and not _goes_to_the_host(record, project):
+        place = _place(record, project, weights)
+        if place != ():
+            yield _Copy(record, place, weights and _repeats(record, project))
+
+
+def _place(record: CallRecord, project: Project, weights: bool) -> tuple[str, ...] | None:
+    """What holds the copy: the target that it is assigned to, of a name with its function. Empty if nothing does; None
+    if each round of a loop, or each caller, may keep its own."""
+    own = record.method == "clone"  # the comprehension that copies each weight
+    for node in around(record, project):
+        if isinstance(node, _LISTED) and weights and not own:
+            return None
+        own = own and not isinstance(node, _LISTED)
+        if isinstance(node, (ast.Return, ast.AugAssign)) and weights:
+            return None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
+            return None
+        if isinstance(node, ast.Assign) and _repeats(record, project) and any(map(_is_numbered, node.targets)):
+            return None
+        if isinstance(node, ast.stmt):
+            break
+    names = targets(record, project)
+    local = all(name.isidentifier() for name in names)
+    return (record.path, *((record.function or "",) if local else ()), *names) if names else ()
+
+
+def _is_numbered(target: ast.expr) -> bool:
+    """`states[epoch]`: a target that may be another one the next time."""
+    return isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)
+
+
+def _repeats(record: CallRecord, project: Project) -> bool:
+    return record.in_loop or bool(loops_around(record, project))
 
 
 def _of_state(record: CallRecord) -> bool:

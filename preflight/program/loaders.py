@@ -31,6 +31,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
+_HELD = "the data set keeps data whose size is not known"
 _MAY_BE_ADDED = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
 
@@ -129,7 +130,9 @@ def _of_samples(found: Samples, record: CallRecord) -> Iterator[Binding]:
         yield read("data.sample_bytes", found.bytes)
     if found.count is not None and constant(found.count) != 0:
         yield read("data.samples", found.count)
-    if found.held is not None and constant(found.held) != 0:
+    if found.held is None:
+        yield read("data.in_memory_bytes", unknown(_HELD, record.origin, Cause.run_time))
+    elif constant(found.held) != 0:
         yield read("data.in_memory_bytes", found.held)
         yield read("data.in_memory_kind", Const(found.kind, record.origin))
         if not found.views:

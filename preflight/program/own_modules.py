@@ -34,11 +34,10 @@ from preflight.python.objects import (
     is_expr,
     to_expr,
 )
+from preflight.vocabulary.budgets import MODEL_PARTS
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, names
 
-MOST_PARTS = 1500
-"""Operations of one count: those of a model whose sizes are settings stay far below."""
 _NN = "torch.nn."
 _PLAIN = ("torchmetrics.", "logging.", "random.", "numpy.", "math.", "pathlib.", "collections.", "einops.",
           "builtins.", "functools.", "os.", "json.", "time.", "copy.", "torch.optim.", "torch.device",
@@ -142,8 +141,8 @@ class _Counting:
             return Const(0)
         self.seen.add(id(value))
         self.parts += 1
-        if self.parts > MOST_PARTS:
-            self.left.append("it has more parts than are counted")
+        if self.parts > MODEL_PARTS:
+            self.left.append(f"its number of parts is {MODEL_PARTS.over}")
             return Const(0)
         made, met = value.record.conditions if value.record is not None else (), self.met
         open_ = [condition for condition in made if condition not in (met or ())]
@@ -345,7 +344,7 @@ def own_model(records: Sequence[CallRecord]) -> OwnModel | None:
     count = counts[0]
     if any(other != count for other in counts):
         count, left = Op("min", tuple(counts)), [*left, "it trains several models"]
-    if sum(1 for _ in names(count)) > MOST_PARTS:
+    if sum(1 for _ in names(count)) > MODEL_PARTS:
         count, left = Const(0), ["its parameters depend on too many settings"]
     first = next(iter(classes.values()))
     if any(_shares_in_loops(cls) for counting in each for cls in counting.classes.values()):

@@ -168,17 +168,60 @@ def operation(node: ast.expr, left: Abstract, right: Abstract, origin: Origin) -
     if found is None or (one is None and not _is_number(left)) or (other is None and not _is_number(right)):
         return None
     shape = found.shape if one is None or other is None else broadcast(one.shape, other.shape)
-    dtype = found.dtype
-    if one is not None and other is not None and WIDTHS[other.dtype] > WIDTHS[one.dtype]:
-        dtype = other.dtype
-    if isinstance(node, ast.Compare):
-        dtype = "bool"
-    elif dtype not in ("float32", "float64", "float16", "bfloat16", "complex64"):
-        divides = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-        if divides or any(isinstance(v, Const) and isinstance(v.value, float) for v in (left, right)):
-            dtype = "float32" if found.library == "torch" else "float64"
     library = "torch" if any(a is not None and a.library == "torch" for a in (one, other)) else found.library
-    return derived(left if one else right, Array(shape, dtype, library), origin)
+    dtype: str | None = "bool"
+    if not isinstance(node, ast.Compare):
+        dtype = result_type(found, other if one is not None and other is not None else right if one else left, library)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and dtype in _WHOLE:
+            dtype = _DEFAULT[library]
+    return derived(left if one else right, Array(shape, dtype, library), origin) if dtype is not None else None
+
+
+_WHOLE = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+_DEFAULT = {"torch": "float32", "numpy": "float64", "pil": "float64"}
+"""What a whole number becomes beside a fraction of Python's."""
+
+
+def result_type(array: Array, other: Abstract | Array, library: str) -> str | None:
+    """The type of an array and of another, or of a number of Python's, which has a kind alone; None: not known.
+
+    torch takes the type of the higher kind; numpy one that holds the values of both (the documentation of
+    torch.result_type and numpy.result_type).
+    """
+    mine = array.dtype
+    if isinstance(other, Array):
+        return _joined(mine, other.dtype, library)
+    value = other.value if isinstance(other, Const) else None
+    if mine not in _WHOLE or (isinstance(value, bool) and mine in _WHOLE):
+        return mine
+    if isinstance(value, int):
+        return "int64" if mine == "bool" else mine
+    return _DEFAULT[library] if isinstance(value, float) else None
+
+
+def _joined(one: str, other: str, library: str) -> str | None:
+    if one == other or "bool" in (one, other):
+        return other if one == "bool" else one
+    whole = [name for name in (one, other) if name in _WHOLE]
+    wide, narrow = sorted((one, other), key=WIDTHS.__getitem__, reverse=True)
+    if len(whole) == 2:
+        if (wide[0] == "u" != narrow[0]) or WIDTHS[wide] == WIDTHS[narrow]:  # the sign takes a bit more
+            return f"int{16 * WIDTHS[wide]}" if WIDTHS[wide] < 8 else None
+        return wide
+    if "complex64" in (one, other):
+        double = "float64" in (one, other) or (library != "torch" and any(floating(w) == "float64" for w in whole))
+        return None if double else "complex64"
+    if not whole:
+        return wide if WIDTHS[wide] > WIDTHS[narrow] else "float32"
+    [fraction] = {one, other} - {*whole}
+    if library == "torch":
+        return fraction
+    return max(fraction, floating(whole[0]), key=WIDTHS.__getitem__)
+
+
+def floating(dtype: str) -> str:
+    """The type of numpy's roots, logarithms and the like of a whole number: fractions that hold its values."""
+    return {1: "float16", 2: "float32"}.get(WIDTHS[dtype], "float64") if dtype in _WHOLE else dtype
 
 
 def _is_number(value: Abstract) -> bool:

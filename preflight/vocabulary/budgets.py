@@ -170,6 +170,14 @@ LOADED_CHARACTERS = Budget(2**20, "characters of a file that a program loads")
 """Configurations written by people are far smaller; data sets are not read."""
 MADE_ITEMS = Budget(4096, "items of a list that an operation makes")
 """A longer one is open: it may have items that are not known."""
+MODEL_PARTS = Budget(1500, "operations of a count of parameters")
+"""Those of a model whose sizes are settings stay far below."""
+CHOOSING = Budget(8, "conditions that choose one object")
+"""People write one or two. Each doubles the objects that are looked at."""
+PROGRAM_ROUNDS = Budget(3, "evaluations of a program with what its flags choose")
+"""What a flag looks up may look up more; in programs of people it does so once."""
+KEPT_OBJECTS = Budget(10_000, "objects that a data set and a program keep")
+"""Those of a training script are some hundred. What a data set keeps is not known beyond."""
 SEARCHED_FILES = Budget(400, "files that are searched for layers")
 """Those of a large project that imports all of itself."""
 STUDY_RUNS = Budget(48, "interpretations of an Optuna program")
@@ -216,8 +224,10 @@ NESTED_CLASSES = Budget(12, "nested classes of a configuration")
 """A class that contains itself ends here."""
 NESTED_TABLES = Budget(12, "nested tables with a `_target_`")
 """Configurations written by people have less than eight."""
-MANIFEST_OBJECTS = Budget(100, "objects of a manifest")
+MANIFEST_OBJECTS = Budget(100, "objects of a manifest, or starts of a template")
 """Manifests written by people have a few."""
+TEMPLATE_DEPTH = Budget(8, "templates of a workflow that start each other")
+"""People nest two or three; a template may start itself."""
 
 # --- projects and search spaces ---------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from preflight.vocabulary.tracing import SHIPPED_ONLY
 
 LOOP = """\
 import argparse
+import copy
 import torch
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -90,6 +91,9 @@ def worst(found: StudyResult) -> Estimates:
             {"job.sh": JOB.replace("python train.py", "N=${1:-12}\npython train.py --batch_size $N"), "train.py": LOOP},
             "T4", "train.batch_size", Standing.assumed,
         ),
+        # every round keeps a copy of the weights
+        ({"train.py": LOOP + "    states.append(copy.deepcopy(model.state_dict()))\n"}, "T4", "train.copies.ema",
+         Standing.unknown),
         # what runs beside it may take the GPU
         ({"job.sh": JOB.replace("python", "./server &\npython"), "train.py": LOOP}, "T4", "machine.gpu_memory",
          Standing.assumed),
@@ -132,6 +136,8 @@ def test_what_is_not_certain_does_not_fit(
             "T4",
             {},
         ),
+        # one copy at the most
+        ({"train.py": LOOP + "first = copy.deepcopy(model)\n"}, "T4", {}),
         # whatever the launch and the release are, it fits
         ({"train.py": TRAINER.replace("SIZE", "4")}, "A100-80GB", {}),
         ({"job.sh": JOB.replace("train.py", "train.py --attn eager"), "train.py": LOOP}, "RTX 4090", {}),

@@ -58,9 +58,12 @@ def test_a_script_of_the_project_with_that_name_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("started", "found"), [("project/src/train.py", 1), ("src/src/train.py", 0), ("x/train.py", 0)]
+    ("started", "found"),
+    [("OWN/src/train.py", 1), ("other/src/train.py", 0), ("src/src/train.py", 0), ("x/train.py", 0)],
 )
 def test_a_project_by_its_own_name(started: str, found: int, tmp_path: Path) -> None:
+    """Another repository has a src/train.py, too."""
+    started = started.replace("OWN", tmp_path.name)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "train.py").write_text(LOOP)
     (tmp_path / "train.py").write_text(LOOP)

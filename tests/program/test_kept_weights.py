@@ -60,6 +60,34 @@ def test_a_copy_that_may_be_elsewhere_is_unknown(line: str, before: str, tmp_pat
 @pytest.mark.parametrize(
     "line",
     [
+        "states[epoch] = copy.deepcopy(model.state_dict())",
+        "states.append(copy.deepcopy(model.state_dict()))",
+        "states.append({k: v.clone() for k, v in model.state_dict().items()})",
+        "states += [copy.deepcopy(model.state_dict())]",
+        "states = [copy.deepcopy(model.state_dict()) for _ in range(3)]",
+        "best = copy.deepcopy(model.state_dict()); last = copy.deepcopy(model.state_dict())",
+    ],
+)
+def test_a_loop_that_keeps_each_copy_keeps_any_number(line: str, tmp_path: Path) -> None:
+    assert isinstance(copies(line, tmp_path), Unknown)
+
+
+def test_a_copy_that_a_function_returns_has_no_known_place(tmp_path: Path) -> None:
+    function = "def snapshot():\n    return copy.deepcopy(model.state_dict())"
+    assert isinstance(copies("kept = snapshot()", tmp_path, function), Unknown)
+
+
+@pytest.mark.parametrize(
+    "line", ["kept['best'] = copy.deepcopy(model.state_dict())", "kept = copy.deepcopy(model.state_dict())"]
+)
+def test_a_place_holds_one_copy(line: str, tmp_path: Path) -> None:
+    before = "kept = copy.deepcopy(model.state_dict())" if line.startswith("kept =") else ""
+    assert copies(line, tmp_path, before) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
         "kept = {k: v.cpu().clone() for k, v in model.state_dict().items()}",
         "kept = copy.deepcopy(model).cpu()",
         "torch.save(copy.deepcopy(model.state_dict()), 'x.pt')",

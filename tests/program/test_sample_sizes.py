@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from programs_as_text import read_program, values
 
 from preflight.python.headers import npy_header
+from preflight.python.hooks.loaders import table_bytes
+from preflight.vocabulary.values import Unknown
 
 PROGRAM = """
 import argparse, random
@@ -18,7 +21,8 @@ import albumentations as A
 from albumentations.pytorch import ToTensorV2
 from PIL import Image
 from timm.data import create_transform
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info, random_split
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import get_worker_info, random_split
 from torchvision import datasets, transforms as T
 parser = argparse.ArgumentParser()
 parser.add_argument("--size", type=int, default=64)
@@ -57,6 +61,18 @@ def told(body: str, tmp_path: Path, more: str = "", given: dict[str, int] | None
         "return torch.randn(3, 8, 8) if random.random() < 0.5 else torch.randn(3, 16, 16)",
         "return torch.randint(0, 9, (random.randint(1, 90),))",
         "return np.load(self.paths[i])",
+        "return T.Compose([T.CenterCrop(24), T.ToTensor()])(Image.open(self.paths[i]))",
+        "return T.RandomApply([T.CenterCrop(8)])(torch.rand(3, 9, 9))",
+        "return T.RandomChoice([T.CenterCrop(8), T.CenterCrop(6)])(torch.rand(3, 9, 9))",
+        "return A.OneOf([A.RandomCrop(8, 8)])(image=np.zeros((9, 9, 3), 'u1'))['image']",
+        "return A.Compose([A.RandomCrop(8, 8, p=0.5)])(image=np.zeros((9, 9, 3), 'u1'))['image']",
+        "return A.PadIfNeeded(64, 64)(image=cv2.imread(self.paths[i]))['image']",
+        "return T.RandomRotation(30, expand=True)(torch.rand(3, 9, 9))",
+        "return np.asarray(Image.new('RGB', (9, 9)).rotate(30, expand=True))",
+        "image = Image.new('RGB', (9, 9)); image.thumbnail((4, 4)); return np.asarray(image)",
+        "return torch.arange(9) * scale()",
+        "return np.arange(9).clip(low(), 3)",
+        "return torch.rand(9).sort()",
     ],
 )
 def test_sizes_that_are_not_told(body: str, tmp_path: Path) -> None:
@@ -78,9 +94,19 @@ def test_a_collator_of_a_library_may_pad(tmp_path: Path) -> None:
         ("return torch.stack([torch.rand(3, 8, 8) for _ in range(5)])", 5 * 3 * 8 * 8 * 4),
         ("return torch.from_numpy(self.table[i]), 'name'", 3 * 8 * 8 * 4),
         ("return torch.ones(16, 4).view(-1, 8)[:, 2:4]", 8 * 2 * 4),
-        ("return T.Compose([T.RandomResizedCrop(64), T.ToTensor()])(Image.open(self.paths[i]))", 3 * 64 * 64 * 4),
-        ("return T.Compose([T.Resize(96), T.CenterCrop(64), T.ToTensor(), T.Normalize((0,), (1,))])"
+        ("return T.Compose([T.RandomResizedCrop(64), T.ToTensor()])(Image.open(self.paths[i]).convert('RGB'))",
+         3 * 64 * 64 * 4),
+        ("return T.Compose([T.Resize(96), T.CenterCrop(64), T.ToTensor(), T.Normalize((0, 0, 0), (1, 1, 1))])"
          "(Image.open(self.paths[i]))", 3 * 64 * 64 * 4),
+        ("return T.RandomApply([T.ColorJitter(), T.CenterCrop(8)])(torch.rand(3, 8, 8))", 3 * 8 * 8 * 4),
+        ("return T.RandomChoice([T.CenterCrop(8), T.RandomResizedCrop(8)])(torch.rand(3, 9, 9))", 3 * 8 * 8 * 4),
+        ("return A.Compose([A.LongestMaxSize(64), A.PadIfNeeded(64, 64)])(image=cv2.imread(self.paths[i]))['image']",
+         3 * 64 * 64),
+        ("return A.PadIfNeeded(16, 8)(image=np.zeros((9, 9, 3), 'u1'))['image']", 16 * 9 * 3),
+        ("return torch.randint(0, 9, (4,)).sqrt(), torch.randint(0, 9, (4,)) * 2, torch.arange(4) * 0.5", 16 + 32 + 16),
+        ("return np.sqrt(np.zeros(4, 'u1')), np.zeros(4, 'u1') + np.zeros(4, 'i2'), np.zeros(4, 'u1').cumsum()",
+         8 + 8 + 32),
+        ("return torch.arange(4) + torch.rand(4), np.arange(4) * np.zeros(4, 'f4')", 16 + 32),
         ("return create_transform(48)(Image.open(self.paths[i]))", 3 * 48 * 48 * 4),
         ("return A.Compose([A.RandomCrop(24, 32), A.Normalize(), ToTensorV2()])"
          "(image=cv2.imread(self.paths[i]))['image']", 3 * 24 * 32 * 4),
@@ -106,6 +132,9 @@ def test_a_size_follows_a_flag(given: int, tmp_path: Path) -> None:
         ("TensorDataset(torch.rand(900, 3, 8, 8), torch.zeros(900).long())", (3 * 64 * 4 + 8, 900, 900 * (768 + 8))),
         ("random_split(TensorDataset(torch.rand(900, 64)), [800, 100])[0]", (256, 800, 900 * 256)),
         ("[(torch.rand(64), i) for i in range(4000)]", (64 * 4 + 8, 4000, 4000 * 256)),
+        ("ConcatDataset([TensorDataset(torch.rand(9, 4)), TensorDataset(torch.rand(7, 4))])", (16, 16, 16 * 16)),
+        ("ConcatDataset([TensorDataset(torch.rand(9, 4)), TensorDataset(torch.rand(7, 5))])", (None, 16, 284)),
+        ("[torch.rand(4), torch.rand(5)]", (None, 2, 36)),
         ("datasets.FakeData(100, (3, 16, 16), transform=T.ToTensor())", (3 * 256 * 4 + 8, 100, None)),
         ("datasets.MNIST('d', transform=T.ToTensor())", (28 * 28 * 4 + 8, 60_000, 60_000 * 784)),
     ],
@@ -138,6 +167,45 @@ def test_a_file_of_an_array_is_read_by_its_header(mode: str, held: int | None, t
     found = values(read_program(PROGRAM + body, tmp_path))
     assert (found["data.sample_bytes"], found["data.samples"]) == (96, 200)
     assert found.get("data.in_memory_bytes") == held
+
+
+@pytest.mark.parametrize(
+    ("kept", "indexed"),
+    [
+        ("json.load(open('rows.json'))", "self.rows[i]"),
+        ("pandas.read_csv('rows.csv')", "self.rows.iloc[i]"),
+        ("[json.loads(line) for line in open('rows.jsonl')]", "self.rows[i]"),
+        ("[encode(line) for line in range(900)]", "self.rows[i]"),
+        ("mine.rows()", "self.rows[i]"),
+        ("np.load('missing.npy')", "self.rows[i]"),
+    ],
+)
+def test_what_a_data_set_keeps_and_nobody_knows_is_not_nothing(kept: str, indexed: str, tmp_path: Path) -> None:
+    """The array beside it does not make the sum known."""
+    item = ITEM.format(body=f"return encode({indexed}), self.table[i]", more="")
+    body = PROGRAM + "import json, pandas, mine\n" + item
+    body = body.replace("self.paths,", "self.rows, self.paths, ").replace("size, open", f"size, {kept}, open")
+    assert isinstance(values(read_program(body, tmp_path))["data.in_memory_bytes"], Unknown)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["sorted(glob.glob('*.png'))", "os.listdir('x')", "np.load('no.npy', mmap_mode='r')", "h5py.File('x')['rows']"],
+)
+def test_names_and_mapped_files_take_next_to_nothing(kept: str, tmp_path: Path) -> None:
+    body = PROGRAM + "import glob, os, h5py\n" + ITEM.format(body="return read(self.rows[i]), self.table[i]", more="")
+    body = body.replace("\n        self.n", f"\n        self.rows = {kept}\n        self.n")
+    assert values(read_program(body, tmp_path))["data.in_memory_bytes"] == 500 * 3 * 8 * 8 * 4
+
+
+@pytest.mark.parametrize("keys", [1, 5, 6, 10, 42, 43, 85, 86, 170, 171, 1000, 9999, 10_001, 100_000])
+def test_the_table_of_a_dict(keys: int) -> None:
+    """As large as CPython makes it: from 3.11 on entries of texts are smaller."""
+    made = dict.fromkeys(map(str, range(keys)))
+    if sys.version_info[:2] >= (3, 11):
+        assert 0 <= table_bytes(keys, texts=True) - (sys.getsizeof(made) - sys.getsizeof({})) < 16
+    numbers = dict.fromkeys(range(keys))
+    assert 0 <= table_bytes(keys, texts=False) - (sys.getsizeof(numbers) - sys.getsizeof({})) < 32
 
 
 HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"

@@ -9,7 +9,7 @@ import pytest
 
 from preflight.python.interpreter import Interpreter
 from preflight.python.module import load_module
-from preflight.python.objects import CallRecord
+from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Const, Expr, Op, Ref, Unknown, evaluate
@@ -512,3 +512,21 @@ def test_a_function_with_a_yield_of_its_own_gives_a_generator(body: str, generat
     assert module is not None
     first, second = (one for one in module.tree.body if isinstance(one, ast.FunctionDef))
     assert [module.is_generator(one) for one in (first, second, first)] == [generates, True, generates]
+
+
+@pytest.mark.parametrize(
+    ("made", "kinds"),
+    [
+        ("made = other()\nmade[2] = Small()", {"unknown"}),
+        ("made = list(other())\nmade[1] = Small()", {"unknown"}),
+        ("made = []\nmade.extend(other())\nmade[3] = Small()", {"unknown"}),
+        ("made = [Small(), Large()]", {"lib.Small", "lib.Large"}),
+    ],
+)
+def test_an_item_of_a_list_of_which_only_some_items_were_seen(made: str, kinds: set[str], run) -> None:
+    """Any of the others may be the chosen one, so that what was seen says nothing."""
+    head = "import argparse\nfrom lib import Large, Small, other, probe\np = argparse.ArgumentParser()\n"
+    head += 'p.add_argument("--which", type=int)\nargs = p.parse_args()\n'
+    [call] = probes(run(f"{head}{made}\nprobe(made[args.which])\n"))
+    found = {one.made_by if isinstance(one, Instance) else "unknown" for one in alternatives(call.arguments[0])}
+    assert found == kinds

@@ -80,9 +80,64 @@ def test_an_array_of_jobs_has_no_one_value(tmp_path: Path) -> None:
     assert value(study, "train.batch_size") == "?"
 
 
-@pytest.mark.parametrize(("gpu", "name"), [("A100-80GB", "A100 80GB"), ("H100!:2", "H100 80GB"), ("any", None)])
+@pytest.mark.parametrize(("gpu", "name"), [("A100-80GB", "A100 80GB"), ("H100!:2", "H100 80GB"), ("any", "?")])
 def test_modal_names_the_gpu(gpu: str, name: str, tmp_path: Path) -> None:
     more = "\n@app.local_entrypoint()\ndef main(size: int = 12):\n    train.remote(size)\n"
     (study,) = studies(MODAL.format(gpu=gpu) + more, tmp_path, name="train.py")
     assert value(study, "train.batch_size") != 4  # what the entry point passes on, not the function's default
     assert (value(study, "machine.gpu") if "machine.gpu" in study.boxes[0].fields else None) == name
+
+
+HF = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def train(config=None):
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=4), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "count"),
+    [
+        ('"A100-80GB"', "A100 80GB", 1),
+        ('modal.gpu.A100(count=2, size="80GB")', "A100 80GB", 2),
+        ('["H100", "A100-80GB:2"]', "?", "?"),
+        ("chosen()", "?", "?"),
+        ('"any"', "?", 1),
+    ],
+)
+def test_what_modal_rents_is_not_the_machine_of_the_settings(
+    asked: str, gpu: str, count: object, tmp_path: Path
+) -> None:
+    text = HF.replace("def train", f"import modal\napp = modal.App()\n@app.function(gpu={asked})\ndef train")
+    more = "\n@app.local_entrypoint()\ndef main():\n    train.remote()\n"
+    (study,) = studies(text + more, tmp_path, name="train.py")
+    assert (value(study, "machine.gpu"), value(study, "parallel.gpus_per_node")) == (gpu, count)
+
+
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [
+        ("@ray.remote(num_gpus=1)\ndef train", 1),
+        ("@ray.remote(num_gpus=4)\ndef train", 4),
+        ("@ray.remote(num_gpus=asked())\ndef train", "?"),
+    ],
+)
+def test_ray_shows_a_process_the_gpus_that_it_asks_for(asked: str, count: object, tmp_path: Path) -> None:
+    text = HF.replace("def train", f"import ray\n{asked}") + "\nray.get(train.remote())\n"
+    (study,) = studies(text, tmp_path, name="train.py")
+    assert value(study, "parallel.gpus_per_node") == count
+
+
+@pytest.mark.parametrize(("workers", "ranks"), [(1, 1), (4, "?")])
+def test_ray_train_places_its_workers(workers: int, ranks: object, tmp_path: Path) -> None:
+    more = f"TorchTrainer(train, scaling_config=ScalingConfig(num_workers={workers}, use_gpu=True)).fit()\n"
+    head = "from ray.train import ScalingConfig\nfrom ray.train.torch import TorchTrainer\n"
+    (study,) = studies(head + HF + more, tmp_path, name="train.py")
+    assert value(study, "parallel.ranks_per_node") == ranks
+
+
+def test_what_several_requests_leave_open_is_not_what_one_of_them_says(tmp_path: Path) -> None:
+    text = RAY.format(gpus="0.5") + "\n@ray.remote(num_gpus=1)\ndef other():\n    pass\nray.get(train.remote(2))\n"
+    (study,) = studies(text, tmp_path, name="train.py")
+    assert value(study, "parallel.trials_per_gpu") == "?"

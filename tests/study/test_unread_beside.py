@@ -42,6 +42,11 @@ def unread(lines: str, root: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         ("python -m tool.prepare\npython train.py\n", ("tool.prepare",), ()),
         ("bash more.sh\npython train.py\n", ("more.sh",), ()),
         ("python train.py\njulia sim.jl\n", ("julia",), ()),
+        # what starts others may train
+        ("wandb agent me/project/x1 &\npython train.py\n", ("wandb",), ("wandb",)),
+        ("srun wandb launch-agent -q queue\npython train.py\n", ("wandb",), ()),
+        ("pyenv exec ./server &\npython train.py\n", ("./server",), ("./server",)),
+        ("pyenv exec python gone.py\npyenv exec python train.py\n", ("gone.py",), ()),
         # a container, or a timer, is no program of its own
         ("apptainer exec --nv x.sif ./a.out\ntime python train.py\n", ("./a.out",), ()),
     ],
@@ -56,6 +61,7 @@ def test_what_is_not_judged(lines: str, programs: tuple[str, ...], beside: tuple
         "module load cuda\nsource ~/.bashrc\nconda activate x\nmkdir -p out && cd .\npython train.py\n",
         "nvidia-smi -l 1 > log &\ntensorboard --logdir out &\npython train.py 2>&1 | tee log\n",
         "cp -r /data $TMPDIR; tar xf $TMPDIR/data.tar; python -m pip install -e .\nsrun python train.py\n",
+        "wandb login $KEY\nwandb offline\npyenv activate x\npyenv shell 3.11\npython train.py\n",
         "hostname\nsrun nvidia-smi\npython train.py\nsbatch next.sh\n",
     ],
 )

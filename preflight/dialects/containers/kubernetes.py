@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 
+from preflight.dialects.containers.argo import Templates, is_argo
 from preflight.dialects.containers.reader import ContainerSpec, environment, quantity, reading
 from preflight.dialects.shell.docker_run import DEFAULT_SHM
 from preflight.documents.yaml import YamlDocument, parse_yaml
@@ -20,7 +21,7 @@ from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading, Unread
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Span, Value, evaluate, unknown
+from preflight.vocabulary.values import Const, Expr, Origin, Route, Span, Value, evaluate
 
 NAME = "kubernetes"
 _READ: CacheKind[Reading] = CacheKind("Kubernetes objects, read")
@@ -30,7 +31,6 @@ _POD = re.compile(r"^\s*(- )?\"?(containers|container|script)\"?:", re.M)
 _SEPARATOR = re.compile(r"^---(?=\s|$)[^\n]*\n?", re.M)
 _TEMPLATE = re.compile(r"\{\{(?!=?\s*(?:inputs|workflow|item|tasks|steps|outputs|pod)\b).*?\}\}", re.S)
 """What stands in a Helm template. Argo's own variables stand in a Workflow."""
-_ARGO = "argoproj.io/"
 _ACCELERATORS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "gpu.nvidia.com/class",
                  "k8s.amazonaws.com/accelerator", "accelerator")  # fmt: skip
 """Labels of nodes that name their GPU: of GKE, of NVIDIA's feature discovery, of CoreWeave and of EKS."""
@@ -84,12 +84,14 @@ def _documents(source: Source) -> Iterator[YamlDocument]:
 
 
 def _containers(document: YamlDocument) -> Iterator[ContainerSpec]:
+    templates = Templates(document) if is_argo(document) else None
     for route, nodes in _pods(document, document.value(), (), _kind(document)):
         pod = document.value(route)
         if not isinstance(pod, Mapping):
             continue
         gpu = _gpu_name(document, (*route, "nodeSelector"))
-        for where, one in _of_pod(route, pod):
+        started = templates.values(route) if templates is not None else [{}]
+        for (where, one), values in product(_of_pod(route, pod), started):
             parts = ("command", "args", "source") if where[-1] == "script" else ("command", "args")
             commands = tuple((*where, part) for part in parts if _said(one, part))
             commands = commands[-1:] if where[-1] == "script" else commands
@@ -105,7 +107,7 @@ def _containers(document: YamlDocument) -> Iterator[ContainerSpec]:
                     _gpus(document, limits),
                     nodes,
                     gpu,
-                    _argo_values(document, route) if _is_argo(document) else {},
+                    values,
                 )
 
 
@@ -129,41 +131,6 @@ def _gpu_name(document: YamlDocument, route: Route) -> Expr | None:
     return None
 
 
-def _is_argo(document: YamlDocument) -> bool:
-    return document.has(("apiVersion",)) and str(document.value(("apiVersion",))).startswith(_ARGO)
-
-
-def _argo_values(document: YamlDocument, template: Route) -> dict[str, Expr]:
-    """The values of `{{workflow.parameters.x}}` and `{{inputs.parameters.x}}` in a template: as the object states them,
-    by the argument of the same name where the template is the entry point (Argo Workflows 3.6, "Variables")."""
-    whole = ("spec", "workflowTemplateSpec") if document.has(("spec", "workflowTemplateSpec")) else ("spec",)
-    whole = ("spec", "workflowSpec") if document.has(("spec", "workflowSpec")) else whole
-    given = _parameters(document, (*whole, "arguments", "parameters"))
-    found = {f"workflow.parameters.{name}": value for name, value in given.items()}
-    own = _parameters(document, (*template, "inputs", "parameters"))
-    name = (*template, "name")
-    starts = document.has((*whole, "entrypoint")) and document.has(name)
-    starts = starts and document.value((*whole, "entrypoint")) == document.value(name)
-    for each in {**own, **(given if starts else {})}:
-        if each in own:
-            found[f"inputs.parameters.{each}"] = given[each] if starts and each in given else own[each]
-    return found
-
-
-def _parameters(document: YamlDocument, route: Route) -> dict[str, Expr]:
-    """Parameters by name: their values or defaults; unknown where neither is written."""
-    listed = document.value(route) if document.has(route) else None
-    found: dict[str, Expr] = {}
-    for index, one in enumerate(listed if isinstance(listed, tuple) else ()):
-        if not isinstance(one, Mapping) or not isinstance(one.get("name"), str):
-            continue
-        key = next((key for key in ("value", "default") if one.get(key) is not None), None)
-        place = document.origin((*route, index, key)) if key is not None else document.origin((*route, index))
-        unsaid = unknown("what starts the workflow gives it", place, Cause.not_set)
-        found[str(one["name"])] = Const(str(one[key]), place) if key is not None else unsaid
-    return found
-
-
 def _kind(document: YamlDocument) -> str:
     return str(document.value(("kind",))) if document.has(("kind",)) else ""
 
@@ -174,7 +141,7 @@ def _said(one: Value, part: str) -> bool:
 
 def _pods(document: YamlDocument, value: Value, route: Route, kind: str) -> Iterator[tuple[Route, Expr | None]]:
     """Every mapping with containers, and the number of nodes of its run."""
-    argo = _is_argo(document)
+    argo = is_argo(document)
     if isinstance(value, Mapping):
         if isinstance(value.get("containers"), tuple) or (argo and set(value) & {"container", "script"}):
             yield route, _nodes(document, kind)

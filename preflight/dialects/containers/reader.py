@@ -81,19 +81,20 @@ def _links(
 ) -> Iterator[Link]:
     """The programs that a container starts. `cuts` gets the budget at which its script was followed no further."""
     variables: dict[str, Expr] = {**one.environment}
-    shell = Shell(source, dict(variables), directory=one.directory, exported=set(variables))
+    given_by = (value.origin for name, value in one.values.items() if name.startswith("inputs."))
+    turns = tuple(place for place in given_by if place is not None)
+    shell = Shell(source, dict(variables), directory=one.directory, exported=set(variables), turns=turns)
     words: list[Word] = []
     for route in one.commands:
         value = document.value(route)
         if isinstance(value, str) and len(one.commands) == 1:
-            parts = _parts(document, route, value, one.values)
-            shell.follow_text(_joined(parts, document.origin(route)) if parts else text_at(document, route))
+            shell.follow_text(filled(document, route, value, one.values) or text_at(document, route))
         elif isinstance(value, str):
             words += _split(value, document.origin(route))
         elif isinstance(value, tuple):
             words += [_filled(document, (*route, index), item, one.values) for index, item in enumerate(value)]
     if words:
-        shell.runs.append(StartedCommand(tuple(words), {}, one.origin, 0, one.directory))
+        shell.runs.append(StartedCommand(tuple(words), {}, replace(one.origin, via=turns), 0, one.directory))
     given = {name: expr for name, expr in ((SHM, one.shm), (MEMORY, one.memory), (GPUS, one.gpus)) if expr is not None}
     for link in links_of(shell, project, None).links:
         launch = replace(link.launch, environment={**variables, **link.launch.environment, **given})
@@ -117,6 +118,12 @@ def _parts(document: YamlDocument, route: Route, value: str, values: Mapping[str
         parts.append(values.get(hole["name"]) or unknown(f"{hole[0]} has no value in the object", place, Cause.not_set))
         at = hole.end()
     return [*parts, *([Const(value[at:], place)] if at < len(value) else [])] if at else []
+
+
+def filled(document: YamlDocument, route: Route, value: str, values: Mapping[str, Expr]) -> Expr | None:
+    """A text with the values of the template's variables; None if it has none."""
+    parts = _parts(document, route, value, values)
+    return _joined(parts, document.origin(route)) if parts else None
 
 
 def _filled(document: YamlDocument, route: Route, value: Value, values: Mapping[str, Expr]) -> Word:

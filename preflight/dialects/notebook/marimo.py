@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from preflight.dialects.notebook.cells import Placed
@@ -36,6 +36,7 @@ class _Cell:
     code: Placed
     uses: frozenset[str] = frozenset()
     gives: frozenset[str] = frozenset()
+    disabled: bool = False
 
 
 def recognises(source: Source, project: Project) -> bool:
@@ -75,7 +76,7 @@ def _made(source: Source) -> Placed | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     lines = [match.span() for match in _LINE.finditer(source.text) if match.end() > match.start()]
-    ordered = _ordered([cell for node in tree.body for cell in _cells(node, source.text, lines)])
+    ordered = _ordered(_enabled([cell for node in tree.body for cell in _cells(node, source.text, lines)]))
     return None if ordered is None else Placed.of([cell.code for cell in ordered])
 
 
@@ -92,7 +93,23 @@ def _cells(node: ast.stmt, text: str, lines: list[tuple[int, int]]) -> Iterator[
         body = [one for one in node.body if not isinstance(one, ast.Return)]
         if body:
             uses = frozenset(argument.arg for argument in node.args.args)
-            yield _Cell(_code(body, text, lines), uses, frozenset(_stored(body)))
+            yield _Cell(_code(body, text, lines), uses, frozenset(_stored(body)), _is_disabled(node))
+
+
+def _enabled(cells: list[_Cell]) -> list[_Cell]:
+    """The cells that marimo runs: no disabled one, and none that uses a name of a cell that does not run."""
+    off = frozenset(name for cell in cells if cell.disabled for name in cell.gives)
+    left = [cell for cell in cells if not cell.disabled]
+    while gone := [cell for cell in left if cell.uses & off]:
+        off |= {name for cell in gone for name in cell.gives}
+        left = [cell for cell in left if cell not in gone]
+    return left
+
+
+def _is_disabled(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """`@app.cell(disabled=True)`"""
+    said = [one for call in node.decorator_list if isinstance(call, ast.Call) for one in call.keywords]
+    return any(one.arg == "disabled" and ast.unparse(one.value) == "True" for one in said)
 
 
 def _is_app(node: ast.expr, name: str) -> bool:
@@ -101,15 +118,22 @@ def _is_app(node: ast.expr, name: str) -> bool:
     return isinstance(made, ast.Attribute) and made.attr == name and isinstance(made.value, ast.Name)
 
 
-def _stored(body: list[ast.stmt]) -> Iterator[str]:
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                yield node.name
-            elif isinstance(node, ast.alias):
-                yield (node.asname or node.name).partition(".")[0]
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
+           ast.GeneratorExp)  # fmt: skip
+"""What has names of its own inside."""
+
+
+def _stored(body: Iterable[ast.AST]) -> Iterator[str]:
+    """The names that statements give to the cell itself, not those within its functions."""
+    for node in body:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        if not isinstance(node, _SCOPES):
+            yield from _stored(ast.iter_child_nodes(node))
 
 
 def _loaded(body: list[ast.stmt]) -> frozenset[str]:

@@ -27,9 +27,11 @@ _TRAINS = re.compile(
 )
 _ENTRY = re.compile(
     r"^if\s+__name__\s*==|^@hydra\.main|^(?:app|typer)\.|^wandb\.agent\("
-    r"|^@\w+\.(?:local_entrypoint|function|cls)\(|^tuner\b|^ray\.get\(",
+    r"|^@\w+\.(?:local_entrypoint|function|cls)\("
+    r"|^(?:\w+\s*=\s*)?(?:\w+\.fit|(?:ray\.)?tune\.(?:run|Tuner)|ray\.get)\(",
     re.MULTILINE,
 )
+"""What starts something at the top of a file, by the functions of libraries; names of variables are anyone's."""
 _COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
 _FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
 _OPTUNA = re.compile(r"\btrial\.suggest_")

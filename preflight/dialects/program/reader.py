@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from preflight.dialects.program.find import recognises, trains_when_started
 from preflight.program.hydra_main import hydra_mains, resolved
 from preflight.program.precision import unread_autocast
+from preflight.vocabulary.budgets import PROGRAM_ROUNDS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
@@ -33,8 +34,6 @@ NAME = "program"
 __all__ = ["NAME", "read", "recognises", "trains_when_started"]
 
 _EVALUATED: CacheKind[list[Interpreter]] = CacheKind("programs evaluated, for one start or several")
-MOST_CHOICES = 3
-"""Evaluations of one program, each with more values of flags that choose what it calls."""
 EVALUATIONS_KEPT = 8
 """Evaluations of one program that are kept. One of a large program may take 100 MiB."""
 _PARSED: CacheKind[PythonDocument] = CacheKind("a program's text, parsed")
@@ -124,7 +123,7 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
     words = given(evaluator.parameters.values(), behind)
     files |= {name: value for name, value in words.items() if _names_data(value)}
     known = files
-    for _ in range(MOST_CHOICES):  # what a lookup finds may look up more
+    for _ in range(PROGRAM_ROUNDS):  # what a lookup finds may look up more
         if known:
             evaluator = _assuming(source, start, project, hooks, known)
         settings = call.settings if call is not None else {}

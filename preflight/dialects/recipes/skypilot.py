@@ -16,7 +16,7 @@ from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import GPUS, Binding, Call, Link, Rank, Reading
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Route, Unknown, Value, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Route, Unknown, unknown
 
 NAME = "skypilot"
 _READ: CacheKind[Reading] = CacheKind("a SkyPilot task, read")
@@ -75,16 +75,18 @@ def _accelerators(document: YamlDocument) -> tuple[Expr | None, Expr | None]:
     if not document.has(route):
         return None, None
     value, origin = document.value(route), document.origin(route)
+    place, number = replace(origin, editable=False), None
     if isinstance(value, Mapping) and len(value) == 1:
-        ((name, number),) = value.items()
-        count: Value = number if isinstance(number, int) else None
-        return Const(str(name), document.key_origin((*route, str(name)))), Const(count or 1, origin)
+        ((value, number),) = value.items()
+        place = document.key_origin((*route, str(value)))
     said = _ACCELERATOR.match(value) if isinstance(value, str) else None
     if said is None or said["name"].lower().startswith(_NOT_GPUS):
         why = Const(Unknown("the task leaves the choice between several accelerators", Cause.run_time), origin)
         return why, why
-    place = replace(origin, editable=False)
-    return Const(said["name"], place), Const(int(said["count"] or 1), place)
+    if number is None:
+        return Const(said["name"], place), Const(int(said["count"] or 1), place)
+    count = Const(number, origin) if isinstance(number, int) else unknown("it is no number", origin, Cause.invalid)
+    return Const(said["name"], place), count
 
 
 def _variables(document: YamlDocument, count: Expr | None) -> Iterator[tuple[str, Expr]]:

@@ -16,22 +16,23 @@ from preflight.dialects.shell.places import directories_of, in_project, place_of
 from preflight.dialects.shell.values import word_text
 from preflight.dialects.shell.written import files_written
 from preflight.frameworks import commands
-from preflight.frameworks.launchers import LaunchCommand, asks_the_machine, take_apart
+from preflight.frameworks.launchers import RUNNERS, LaunchCommand, asks_the_machine, take_apart
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, StartedProgram, Submitted, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
+"""Nested launchers; scripts written by people have less than five."""
 MOST_GPUS = 64
 """Of a node."""
-"""Nested launchers; scripts written by people have less than five."""
 
 STEP = "SLURM_STEP_ID"
 """A variable that only the processes of srun have: srun starts one process per task."""
 
 STEP_CPUS = "SRUN_CPUS_PER_TASK"
-PER_TASK = "SLURM_GPUS_PER_TASK"
 """The variable that srun reads instead of -c."""
+PER_TASK = "SLURM_GPUS_PER_TASK"
+"""The variable that srun reads instead of --gpus-per-task."""
 
 _SRUN_FLAGS = frozenset(
     re.findall(
@@ -448,32 +449,35 @@ def _program(run: StartedCommand, found: Sequence[Launched]) -> StartedProgram |
     command, _ = without_launchers(run.words)
     if not places and _activates(run.words):
         return None
+    starts = any(one.link is None and one.trains for one in found)
     name = command.name or word_text((command.words or run.words)[0]) or "a program"
-    if _takes_little(command, name) and (not places or command.kind == "module"):
+    if not starts and _takes_little(command, name) and (not places or command.kind == "module"):
         return None
     return StartedProgram(name, run.group, places)
 
 
 def _activates(words: Sequence[Word]) -> bool:
     """`conda activate x`: a tool whose `run` starts a program does something else."""
-    texts = [word_text(word) for word in words[:2]]
-    return texts[:1] in (["conda"], ["mamba"], ["micromamba"], ["uv"], ["poetry"], ["pixi"]) and texts[1:] != ["run"]
+    texts = [word_text(word) or "" for word in words[:2]]
+    return bool(texts) and texts[0] in RUNNERS and not {"run", "exec"} & {*texts[1:]}
 
 
 def _takes_little(command: LaunchCommand, name: str) -> bool:
     """Whether a program is known to take hardly any memory. `command`: without its launchers."""
-    names, modules = _light_programs()
+    names, modules, starting = _light_programs()
     if command.kind == "module":
         return name in modules
-    return command.kind == "none" and PurePosixPath(name).name in names
+    name, first = PurePosixPath(name).name, word_text(command.words[0]) if command.words else None
+    return command.kind == "none" and name in names and first not in starting.get(name, ())
 
 
 @lru_cache(maxsize=1)
-def _light_programs() -> tuple[frozenset[str], frozenset[str]]:
-    """The names of commands, and of modules of Python."""
+def _light_programs() -> tuple[frozenset[str], frozenset[str], dict[str, list[str]]]:
+    """The names of commands, of modules of Python, and the subcommands of commands that start other programs."""
     table = json.loads((Path(__file__).parent / "light_programs.json").read_text(encoding="utf-8"))
-    kinds = [kind for kind in table if kind not in ("comment", "modules")]
-    return frozenset(name for kind in kinds for name in table[kind]), frozenset(table["modules"])
+    kinds = [kind for kind in table if kind not in ("comment", "modules", "starting")]
+    named = frozenset(name for kind in kinds for name in table[kind])
+    return named, frozenset(table["modules"]), table["starting"]
 
 
 def starts_program(link: Link, project: Project) -> bool:

@@ -64,10 +64,10 @@ def in_project(text: str | None, run: StartedCommand, project: Project, script: 
 
 
 def _from_above(text: str, project: Project) -> str | None:
-    """`project/src/train.py`, started in the folder that holds the project: the rest of the path is in it, and the
-    project has no folder of the first name."""
+    """`project/src/train.py`, started in the folder that holds the project: the first name is that of its folder. Any
+    other name may be another repository's, which has a file of that name, too."""
     first, _, rest = text.partition("/")
-    if "/" not in rest or first in ("", ".", "..", "~") or "$" in first or project.is_dir(first):
+    if first != project.root.name or project.is_dir(first):
         return None
     path = without_dots(rest)
     return path if path is not None and project.exists(path) else None

@@ -12,11 +12,13 @@ from preflight.python.arrays import (
     array_of,
     broadcast,
     dtype_of,
+    floating,
     known,
     make,
     new,
     number,
     product,
+    result_type,
     shape_of,
     view,
 )
@@ -364,8 +366,29 @@ def _shared(library: str) -> _Maker:
 
 
 def _elementwise(array: Array, record: CallRecord, ev: Evaluator) -> Array | None:
-    other = array_of(record.arguments[0]) if record.arguments else None
-    return new(array, array.shape if other is None else broadcast(array.shape, other.shape))
+    """A function of each element. The type of whole numbers follows from it, and from what they meet."""
+    given, name = record.arguments[0] if record.arguments else None, record.method
+    other = array_of(given)
+    shape = array.shape if other is None else broadcast(array.shape, other.shape)
+    dtype: str | None = array.dtype
+    if name == "sort" and array.library == "torch":
+        return None  # values and their places
+    if name in _FRACTIONS or (name == "floor" and array.library == "numpy"):
+        fraction = "float32" if array.library == "torch" else floating(array.dtype)
+        dtype = array.dtype if floating(array.dtype) == array.dtype else None if name == "floor" else fraction
+    elif name == "cumsum" and floating(array.dtype) != array.dtype:
+        dtype = "int64"
+    elif name in _MEETING:
+        for one in (*record.arguments, *record.keywords.values()):
+            met = array_of(one) or one
+            if dtype is not None and not (isinstance(met, Const) and met.value is None):
+                dtype = result_type(new(array, dtype=dtype), met, array.library)
+        dtype = "float32" if name == "div" and dtype is not None and floating(dtype) != dtype else dtype
+    return new(array, shape, dtype) if dtype is not None else None
+
+
+_FRACTIONS = ("sqrt", "exp", "log", "log1p", "sigmoid", "tanh", "softmax", "sin", "cos")
+_MEETING = ("add", "sub", "mul", "div", "pow", "clamp", "clip")
 
 
 def _repeat(array: Array, record: CallRecord, ev: Evaluator) -> Array | None:

@@ -5,6 +5,7 @@ A loader's call asks its data set for a sample, as a worker does, with an index 
 
 from __future__ import annotations
 
+import ast
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import path_text
 from preflight.python.hooks.arrays import INDEX, is_number
 from preflight.python.hooks.pictures import UNREAD, apply, picture
+from preflight.python.hooks.unread_data import keeps_unread
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -37,6 +39,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.vocabulary.budgets import KEPT_OBJECTS
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 SAMPLES = "samples"
@@ -45,8 +48,6 @@ SCALAR = 8
 """Bytes of a number in a collated batch: int64 or float64."""
 TEXT = 0
 """Strings are not collated; a name takes next to nothing beside what it names."""
-MOST = 10_000
-"""Objects that a data set's attributes are searched through."""
 DATASET = "dataset"
 _PARTS = "parts"
 
@@ -106,7 +107,7 @@ def samples_of(data: Abstract, record: CallRecord, ev: Evaluator) -> Samples:
         arrays = list(_arrays(batch)) or arrays
     elif collate is not None and not (isinstance(collate, Const) and collate.value is None):
         size = None  # a library's collator may pad
-    held, times, objects = kept(data, ev)
+    held, times, objects, unread = kept(data, ev)
     total: Expr | None = Const(0)
     for one in held.values():
         if total is None or (one.storage in times and times[one.storage] is None):
@@ -124,7 +125,7 @@ def samples_of(data: Abstract, record: CallRecord, ev: Evaluator) -> Samples:
     return Samples(
         bytes=size,
         count=length_of(data, ev),
-        held=total,
+        held=None if unread else total,
         kind="tensors" if libraries == {"torch"} else "arrays" if libraries or not objects else "objects",
         views=bool(arrays) and len(own) == len(arrays),
         numpy=bool(arrays) and arrays[0].library == "numpy",
@@ -134,8 +135,6 @@ def samples_of(data: Abstract, record: CallRecord, ev: Evaluator) -> Samples:
 
 def _regroups(collate: Abstract) -> bool:
     """`lambda batch: tuple(zip(*batch))`: the samples as they are, in another order."""
-    import ast
-
     if not isinstance(collate, FunctionValue):
         return False
     calls = [node for node in ast.walk(collate.node) if isinstance(node, ast.Call)]
@@ -152,7 +151,7 @@ def item_of(data: Abstract, ev: Evaluator, record: CallRecord) -> Abstract:
     if array is not None:
         return derived(data, view(array, array.shape[1:], whole=False)) if array.shape else index
     if isinstance(data, Container) and data.is_sequence and data.items:
-        return next(iter(data.items.values()))
+        return _alike(list(data.items.values()), ev, record)
     if isinstance(data, Either):
         return ev.join(data.condition, item_of(data.then, ev, record), item_of(data.otherwise, ev, record))
     if not isinstance(data, Instance):
@@ -160,7 +159,7 @@ def item_of(data: Abstract, ev: Evaluator, record: CallRecord) -> Abstract:
     parts = data.state.get(_PARTS)
     if isinstance(parts, tuple):
         found = [item_of(one, ev, record) for one in parts]
-        return sequence(found, "tuple", record.origin) if data.state.get("zipped") else found[0]
+        return sequence(found, "tuple", record.origin) if data.state.get("zipped") else _alike(found, ev, record)
     made = data.state.get("item")
     if callable(made):
         given = made()
@@ -176,8 +175,17 @@ def item_of(data: Abstract, ev: Evaluator, record: CallRecord) -> Abstract:
         ev.call(replace(iterate, self_value=data), ())
         given_by = ev.yielded.get(id(iterate.node))
         if given_by:
-            return given_by[0]
+            return _alike(given_by, ev, record)
     return unknown("the samples of the data set are not known", record.origin)
+
+
+def _alike(items: list[Abstract], ev: Evaluator, record: CallRecord) -> Abstract:
+    """The first of several samples, if all take the same."""
+    sizes = [bytes_of(one, ev) for one in {id(one): one for one in items}.values()]
+    plain = [size.value if isinstance(size, Const) else size for size in sizes]
+    if any(size != plain[0] for size in plain[1:]):
+        return unknown("its samples differ in size", record.origin)
+    return items[0]
 
 
 def bytes_of(value: Abstract, ev: Evaluator, _depth: int = 0) -> Expr | None:
@@ -257,12 +265,13 @@ def _length_of_parts(data: Instance, parts: tuple[Abstract, ...], ev: Evaluator)
     return total
 
 
-def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Expr | None], list[Expr]]:
+def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Expr | None], list[Expr], bool]:
     """What a data set and the program's own variables keep: arrays by their storage, how many there are of one (where
-    a long list has it; None: not known), and the bytes of lists of Python objects."""
+    a long list has it; None: not known), the bytes of lists of Python objects, and whether the data set keeps more."""
     found, times, objects, seen = dict[int, Array](), dict[int, Expr | None](), list[Expr](), set[int]()
+    own, unread = {id(data)}, False
     waiting: list[Abstract] = [data, *(v for one in ev.modules.values() for v in one.frame.variables.values())]
-    while waiting and len(seen) < MOST:
+    while waiting and len(seen) < KEPT_OBJECTS:
         one = waiting.pop()
         if id(one) in seen:
             continue
@@ -279,13 +288,22 @@ def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Exp
                 objects += [arithmetic(ev, "*", one.count, Const(8 + each))] if each is not None else []
         elif isinstance(one, Instance):
             waiting += one.attributes.values()
+            unread = unread or (id(one) in own and keeps_unread(one))
             parts = one.state.get(_PARTS)
-            waiting += parts if isinstance(parts, tuple) else ()
-    return found, {at: count for at, count in times.items() if at in found}, objects
+            if isinstance(parts, tuple):
+                waiting += parts
+                own.update(map(id, parts) if id(one) in own else ())
+    return found, {at: count for at, count in times.items() if at in found}, objects, unread or bool(waiting)
 
 
-_TABLES = ((5, 128), (10, 208), (21, 400), (42, 752), (10_000, 400_000))
-"""Keys of a dict of strings -> bytes of its table (Objects/dictobject.c, 3.11)."""
+def table_bytes(keys: int, texts: bool) -> int:
+    """The table of a dict (Objects/dictobject.c, 3.11): a power of two of slots, of which two thirds are used, with an
+    index each; entries of texts have no hash of their own."""
+    slots = 8
+    while slots * 2 // 3 < keys:
+        slots *= 2
+    index = 1 if slots <= 2**7 else 2 if slots <= 2**15 else 4
+    return -(-(32 + slots * index + slots * 2 // 3 * (16 if texts else 24)) // 16) * 16
 
 
 def object_bytes(value: Abstract, ev: Evaluator, _depth: int = 0) -> int | None:
@@ -294,7 +312,8 @@ def object_bytes(value: Abstract, ev: Evaluator, _depth: int = 0) -> int | None:
     ev.step()
     if isinstance(value, Container) and not value.open and _depth < 6:
         inner = [object_bytes(item, ev, _depth + 1) for item in value.items.values()]
-        size = next(table for keys, table in _TABLES if len(inner) <= keys) if value.kind == "dict" else 8 * len(inner)
+        texts = all(isinstance(key, str) for key in value.items)
+        size = table_bytes(len(inner), texts) if value.kind == "dict" else 8 * len(inner)
         own = {"dict": 80, "tuple": 56}.get(value.kind, 72) + size
         return None if None in inner else -(-own // 16) * 16 + sum(one or 0 for one in inner)
     if not is_expr(value):

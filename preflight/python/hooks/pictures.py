@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from preflight.python.arrays import Array, Shape, arithmetic, array_of, known, make, new, shape_of
+from preflight.python.arrays import STATE, Array, Shape, arithmetic, array_of, known, make, new, number, shape_of
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.objects import Abstract, CallRecord, Container, Instance, is_expr, to_expr
-from preflight.vocabulary.values import Cause, Const, Expr, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 UNREAD: Expr = unknown("the size of a picture is in its file", cause=Cause.not_read)
 """A side of a picture that only its file says."""
@@ -25,7 +25,7 @@ def picture(record: CallRecord, shape: Shape, dtype: str = "uint8", library: str
 
 
 def _open(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    return picture(record, (UNREAD, UNREAD, Const(3)))
+    return picture(record, (UNREAD, UNREAD, UNREAD))
 
 
 def _new(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -108,29 +108,38 @@ def _cv_color(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A transform: its name, and the call that makes it."""
+    """A transform: its name, and the call that makes it. `ways`: what it may do instead of what its name says."""
 
     name: str
     record: CallRecord
+    ways: tuple[tuple[_Step, ...], ...] = ()
+
+
+_ONE_OF = ("RandomApply", "SomeOf", "OneOf", "RandomOrder", "RandomChoice")
 
 
 def _steps(value: Abstract | None, ev: Evaluator) -> list[_Step] | None:
     """The transforms that one is made of, in order; None if they are not all known."""
     if not isinstance(value, Instance) or value.record is None or not value.made_by.startswith(_TRANSFORMS):
         return None
-    record = value.record
-    name = record.method
-    if name in ("Compose", "Sequential", "RandomApply", "SomeOf", "OneOf", "RandomOrder", "RandomChoice"):
-        given = record.object("transforms", 0)
-        items = ev.iterate(given) if given is not None else None
-        found: list[_Step] = []
-        for item in items if items is not None else [None]:
-            inner = _steps(item, ev)
-            if inner is None:
-                return None
-            found += inner
-        return found
-    return [_Step(name, record)]
+    record, name = value.record, value.record.method
+    chance = record.argument("p")
+    sure = chance is None or ((one := ev.value_of(chance)) == 1 and not isinstance(one, Unknown))
+    if name not in ("Compose", "Sequential", *_ONE_OF):
+        step = _Step(name, record)
+        return [step if sure else _Step(name, record, ((step,), ()))]
+    given = record.object("transforms", 0)
+    items = ev.iterate(given) if given is not None else None
+    found = [_steps(item, ev) for item in items] if items is not None else [None]
+    known_steps = [tuple(one) for one in found if one is not None]
+    if len(known_steps) < len(found):
+        return None
+    whole = tuple(step for one in known_steps for step in one)
+    if name not in _ONE_OF:
+        return list(whole) if sure else [_Step(name, record, (whole, ()))]
+    ways = (whole,) if name == "RandomApply" else tuple(known_steps)
+    always = name == "RandomChoice" or (name == "OneOf" and chance is not None and sure)
+    return [_Step(name, record, ways if always else (*ways, ()))]
 
 
 def _sides(step: _Step, ev: Evaluator, *names: str) -> Shape | None:
@@ -160,45 +169,97 @@ _SAME = ("Normalize", "ColorJitter", "Grayscale", "RandomGrayscale", "RandomHori
          "RandomInvert", "RandomSolarize", "RandomPosterize", "RandomEqualize", "ElasticTransform", "Identity",
          "HorizontalFlip", "VerticalFlip", "Flip", "RandomBrightnessContrast", "ShiftScaleRotate", "HueSaturationValue",
          "GaussNoise", "Blur", "MotionBlur", "CLAHE", "CoarseDropout", "Rotate", "RandomGamma", "Affine", "RGBShift",
-         "ToGray", "Cutout", "Perspective", "RandomPhotometricDistort", "ToPureTensor", "GridDistortion", "OneOf",
+         "ToGray", "Cutout", "Perspective", "RandomPhotometricDistort", "ToPureTensor", "GridDistortion",
          "ConvertImageDtype", "ToDtype", "RandomErasing", "Posterize", "Solarize", "ImageCompression", "ToFloat",
          "FromFloat", "OpticalDistortion", "MedianBlur", "Sharpen", "Emboss", "ChannelShuffle", "Downscale",
          "GaussianNoise", "SanitizeBoundingBoxes", "Rot90", "RandomRotate90", "D4", "Transpose")  # fmt: skip
 
 
-def transformed(array: Array, steps: list[_Step], ev: Evaluator, mask: bool = False) -> Array | None:
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """A picture between two transforms. `front`: its channels come first; `most`: both sides have at most so many
+    pixels."""
+
+    sides: Shape
+    channels: Expr | None
+    dtype: str
+    library: str
+    front: bool = False
+    most: int | None = None
+
+    def same_as(self, other: _Picture) -> bool:
+        """Whether another takes the same memory in the same form, wherever its sizes are written."""
+        sizes = [
+            [number(size) if number(size) is not None else size for size in (*one.sides, one.channels or Const(0))]
+            for one in (self, other)
+        ]
+        form = (self.dtype, self.library, self.front) == (other.dtype, other.library, other.front)
+        return form and sizes[0] == sizes[1]
+
+
+def transformed(array: Array, steps: Sequence[_Step], ev: Evaluator, mask: bool = False) -> Array | None:
     """A picture behind its transforms; None where one of them is not known. `mask`: labels of its pixels."""
     if len(array.shape) not in (2, 3):
         return None
-    channels = array.shape[2] if len(array.shape) == 3 else None
-    sides: Shape = array.shape[:2]
-    dtype, library, front = array.dtype, array.library, False
-    if array.library == "torch" and len(array.shape) == 3:
-        channels, sides, front = array.shape[0], array.shape[1:], True
+    front = array.library == "torch" and len(array.shape) == 3
+    channels = None if len(array.shape) == 2 else array.shape[0 if front else 2]
+    sides = array.shape[1:] if front else array.shape[:2]
+    found = _after(_Picture(sides, channels, array.dtype, array.library, front), steps, ev, mask)
+    if found is None:
+        return None
+    if found.channels is None:
+        return Array(found.sides, found.dtype, found.library)
+    first = found.front and not mask
+    shape = (found.channels, *found.sides) if first else (*found.sides, found.channels)
+    return Array(shape, found.dtype, found.library)
+
+
+def _after(one: _Picture | None, steps: Sequence[_Step], ev: Evaluator, mask: bool) -> _Picture | None:
     for step in steps:
-        sized = _sized(step, sides, ev)
-        if sized is None and step.name not in (*_TENSORS, *_SAME, "Lambda"):
+        if one is None:
             return None
-        sides = sized or sides
-        if step.name in ("Grayscale", "ToGray") and not step.record.name.startswith("albumentations"):
-            given = step.record.argument("num_output_channels", 0)
-            channels = given if given is not None else Const(1)
-        if step.name in _TENSORS:
-            library, front = "torch", front or channels is not None
-            dtype = "float32" if step.name in ("ToTensor",) and dtype == "uint8" else dtype
-        elif step.name in ("Normalize", "ToFloat") and not mask:
-            dtype = "float32"
-        elif step.name in ("ToDtype", "ConvertImageDtype"):
-            said = step.record.object("dtype", 0)
-            dtype = getattr(said, "name", "torch.float32").rpartition(".")[2]
-        elif step.name == "Lambda":
+        ways = [_after(one, way, ev, mask) for way in step.ways]
+        one = ways[0] if ways else _step(one, step, ev, mask)
+        if any(way is None or one is None or not way.same_as(one) for way in ways[1:]):
             return None
-    if channels is None:
-        return Array(sides, dtype, library)
-    return Array((channels, *sides) if front and not mask else (*sides, channels), dtype, library)
+    return one
 
 
-def _sized(step: _Step, before: Shape, ev: Evaluator) -> Shape | None:
+def _step(one: _Picture, step: _Step, ev: Evaluator, mask: bool) -> _Picture | None:
+    sized = _sized(step, one, ev)
+    if sized is None and step.name not in (*_TENSORS, *_SAME):
+        return None
+    most = one.most if sized is None else None
+    if step.name == "LongestMaxSize":
+        limit = step.record.argument("max_size", 0)
+        most = number(limit) if limit is not None else None
+    one = replace(one, sides=sized or one.sides, most=most)
+    if step.name in ("Grayscale", "ToGray") and not step.record.name.startswith("albumentations"):
+        given = step.record.argument("num_output_channels", 0)
+        return replace(one, channels=given if given is not None else Const(1))
+    if step.name in _TENSORS:
+        dtype = "float32" if step.name == "ToTensor" and one.dtype == "uint8" else one.dtype
+        return replace(one, library="torch", front=one.front or one.channels is not None, dtype=dtype)
+    if step.name in ("Normalize", "ToFloat") and not mask:
+        mean = step.record.object("mean", 0)
+        means = ev.iterate(mean) if mean is not None else None
+        told = one.channels is not None and not known(one.channels) and len(means or ()) > 1
+        return replace(one, dtype="float32", channels=Const(len(means or ())) if told else one.channels)
+    if step.name in ("ToDtype", "ConvertImageDtype"):
+        said = step.record.object("dtype", 0)
+        return replace(one, dtype=getattr(said, "name", "torch.float32").rpartition(".")[2])
+    return one
+
+
+_RESIZING = {"RandomRotation": "expand", "Affine": "fit_output", "Rotate": "crop_border"}
+"""Transforms that keep the size, unless they are told this."""
+
+
+def _sized(step: _Step, one: _Picture, ev: Evaluator) -> Shape | None:
+    before = one.sides
+    if step.name in _RESIZING:
+        told = step.record.argument(_RESIZING[step.name], 2 if step.name == "RandomRotation" else None)
+        return None if told is None or ev.value_of(told) is False else (UNREAD, UNREAD)
     if step.name == "Resize":
         given = step.record.object("size", 0)
         if step.record.name.startswith("torchvision") and given is not None and is_expr(given) and _one(given, ev):
@@ -210,8 +271,8 @@ def _sized(step: _Step, before: Shape, ev: Evaluator) -> Shape | None:
         return _sides(step, ev)
     if step.name in ("LongestMaxSize", "SmallestMaxSize", "RandomScale", "Crop", "BBoxSafeRandomCrop"):
         return (UNREAD, UNREAD)
-    if step.name == "PadIfNeeded":  # to at least; a picture that was made small enough before
-        return _sides(step, ev, "min_height", "min_width")
+    if step.name == "PadIfNeeded":  # to at least that
+        return _padded(one, _sides(step, ev, "min_height", "min_width"))
     if step.name == "Pad":
         given, width = step.record.object("padding", 0), 0
         whole = ev.value_of(to_expr(given)) if given is not None and is_expr(given) else None
@@ -220,6 +281,17 @@ def _sized(step: _Step, before: Shape, ev: Evaluator) -> Shape | None:
         width = 2 * whole
         return tuple(arithmetic(ev, "+", side, Const(width)) if known(side) else side for side in before)
     return None
+
+
+def _padded(one: _Picture, least: Shape | None) -> Shape:
+    """The sides of a picture that is made no smaller than `least`; larger ones stay."""
+    whole = [number(side) for side in (least or ())]
+    if least is None or None in whole:
+        return (UNREAD, UNREAD)
+    if one.most is not None and all(side is not None and one.most <= side for side in whole):
+        return least
+    both = [(number(side), side, other) for side, other in zip(one.sides, least, strict=True)]
+    return tuple(UNREAD if now is None else side if now > (number(other) or 0) else other for now, side, other in both)
 
 
 def _one(value: Abstract, ev: Evaluator) -> bool:
@@ -316,9 +388,22 @@ def called(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def _kept(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`picture.rotate(angle)`, `.transpose(...)` and the like: a picture of the same size."""
-    array = array_of(record.receiver_object)
-    return make(record, new(array)) if array is not None and array.library == "pil" else None
+    """`picture.rotate(angle)`, `.filter(...)`: a picture of the same size, unless a turned one may grow."""
+    array, grows = array_of(record.receiver_object), record.argument("expand", 2)
+    if array is None or array.library != "pil":
+        return None
+    if record.method == "rotate" and grows is not None and ev.value_of(grows) not in (False, 0):
+        return picture(record, (UNREAD, UNREAD, array.shape[2]))
+    return make(record, new(array))
+
+
+def _thumbnail(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`picture.thumbnail(size)` makes the picture itself smaller, as its sides allow."""
+    array, made = array_of(record.receiver_object), record.receiver_object
+    if array is None or array.library != "pil" or not isinstance(made, Instance):
+        return None
+    made.state[STATE] = replace(array, shape=(UNREAD, UNREAD, array.shape[2]))
+    return Const(None, record.origin)
 
 
 _TO_TENSOR = ("torchvision.transforms.functional.to_tensor", "torchvision.transforms.functional.pil_to_tensor",
@@ -326,7 +411,7 @@ _TO_TENSOR = ("torchvision.transforms.functional.to_tensor", "torchvision.transf
 HOOKS: Mapping[str, Hook] = {
     "PIL.Image.open": _open, "PIL.Image.new": _new, "PIL.Image.fromarray": _fromarray,
     "*.convert": _convert, "*.resize": _resize, "*.crop": _crop,
-    **dict.fromkeys(("*.rotate", "*.filter", "*.thumbnail"), _kept),
+    **dict.fromkeys(("*.rotate", "*.filter"), _kept), "*.thumbnail": _thumbnail,
     "cv2.imread": _imread, "cv2.resize": _cv_resize, "cv2.cvtColor": _cv_color,
     "cv2.GaussianBlur": _functional(new), "cv2.flip": _functional(new),
     **dict.fromkeys(_TO_TENSOR, _functional(_to_tensor)),

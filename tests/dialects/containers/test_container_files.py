@@ -171,6 +171,69 @@ def test_replicas_of_one_run_are_nodes(tmp_path: Path) -> None:
     assert job.parallel.nodes == 4
 
 
+ARGO = """
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {generateName: train-}
+spec:
+  entrypoint: main
+  arguments:
+    parameters: [{name: size, value: 32}]
+  templates:
+    - name: main
+      inputs:
+        parameters: [{name: size, value: 1}]
+      STEPS
+    - name: train
+      inputs:
+        parameters: [{name: batch, default: 64}]
+      container:
+        image: x
+        command: [python, train.py]
+        args: ["--batch-size={{inputs.parameters.batch}}"]
+"""
+ONE = "{name: a, template: train, arguments: {parameters: [{name: batch, value: VALUE}]}MORE}"
+STEPS = {
+    "the default holds where nothing is given": ("steps: [[{name: a, template: train}]]", {64}),
+    "the argument of the step": (f"steps: [[{ONE}]]".replace("VALUE", "8"), {8}),
+    "the argument of a task": (f"dag: {{tasks: [{ONE}]}}".replace("VALUE", "8"), {8}),
+    "an input of the caller": (f"steps: [[{ONE}]]".replace("VALUE", '"{{inputs.parameters.size}}"'), {32}),
+    "a parameter of the workflow": (f"steps: [[{ONE}]]".replace("VALUE", '"{{workflow.parameters.size}}"'), {32}),
+    "several steps": (f"steps: [[{ONE}], [{ONE.replace('VALUE', '16')}]]".replace("VALUE", "8"), {8, 16}),
+    "items": (
+        f"steps: [[{ONE}]]".replace("VALUE", '"{{item}}"').replace("MORE", ", withItems: [4, 8]"),
+        {4, 8},
+    ),
+    "items of mappings": (
+        f"steps: [[{ONE}]]".replace("VALUE", '"{{item.b}}"').replace("MORE", ", withItems: [{b: 4}]"),
+        {4},
+    ),
+    "items of the run": (
+        f"steps: [[{ONE}]]".replace("VALUE", '"{{item}}"').replace("MORE", ', withParam: "{{steps.a.outputs.result}}"'),
+        {None},
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "batches"), STEPS.values(), ids=STEPS)
+def test_what_starts_a_template_of_argo_gives_its_inputs(steps: str, batches: set[int | None], tmp_path: Path) -> None:
+    found = jobs(ARGO.replace("STEPS", steps.replace("MORE", "")), tmp_path)
+    assert {job.train.batch_size for job in found} == batches
+
+
+def test_a_template_that_starts_itself_ends(tmp_path: Path) -> None:
+    own = ARGO.replace("STEPS", "steps: [[{name: a, template: main}, {name: b, template: train}]]")
+    assert {job.train.batch_size for job in jobs(own, tmp_path)} == {64}
+
+
+def test_templates_that_all_start_each_other_are_followed_once(tmp_path: Path) -> None:
+    every = ", ".join(f"{{name: s{n}, template: t{n}}}" for n in range(40))
+    more = "".join(f"    - {{name: t{n}, steps: [[{every}, {ONE}]]}}\n" for n in range(40))
+    text = ARGO.replace("STEPS", f"steps: [[{ONE}]]") + more
+    found = jobs(text.replace("VALUE", "8").replace("MORE", ""), tmp_path)
+    assert {job.train.batch_size for job in found} <= {8, None}
+
+
 ALONE = {
     "no program of the project": "services:\n  web:\n    image: nginx\n    command: nginx -g 'daemon off;'\n",
     "not services of containers": "services:\n  - name: train\n    command: python train.py\n",

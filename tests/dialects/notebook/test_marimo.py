@@ -56,3 +56,19 @@ def test_cells_that_wait_for_each_other_are_not_read(tmp_path: Path) -> None:
     first = "@app.cell\ndef _(b):\n    a = b\n    return (a,)\n\n\n"
     second = "@app.cell\ndef _(a):\n    b = a\n    return (b,)\n\n\n"
     assert studies(HEAD + IMPORTS + first + second + TRAIN.replace("BATCH", "a"), tmp_path, name="train.py") == []
+
+
+def test_a_disabled_cell_and_what_uses_it_do_not_run(tmp_path: Path) -> None:
+    off = SIZE.replace("app.cell", "app.cell(disabled=True, hide_code=True)")
+    assert studies(HEAD + IMPORTS + off + TRAIN, tmp_path, name="train.py") == []
+    beside = off.replace("BATCH", "OTHER") + TRAIN.replace("BATCH", "OTHER").replace("=OTHER", "=99").replace(
+        "model", "m"
+    )
+    (study,) = studies(HEAD + IMPORTS + SIZE + TRAIN + beside, tmp_path, name="train.py")
+    assert value(study, "train.batch_size") == 6
+
+
+def test_the_names_within_a_function_are_its_own(tmp_path: Path) -> None:
+    helper = "@app.cell\ndef _():\n    def show():\n        BATCH = 2\n        print(BATCH)\n    return (show,)\n\n\n"
+    (study,) = studies(HEAD + IMPORTS + helper + TRAIN + "\n\n" + SIZE, tmp_path, name="train.py")
+    assert value(study, "train.batch_size") == 6

@@ -56,6 +56,21 @@ SEEN = {
 }
 
 
+@pytest.mark.parametrize(
+    ("line", "starts"),
+    [
+        ("search = tune.Tuner(work)\nresults = search.fit()", True),
+        ("tune.run(work)", True),
+        ("ray.get([work.remote()])", True),
+        ("tuner = None", False),
+    ],
+)
+def test_what_starts_the_training_of_another_module(line: str, starts: bool, tmp_path: Path) -> None:
+    """By what it calls, whatever its variables are called."""
+    (tmp_path / "work.py").write_text("import torch\ndef work():\n    loss.backward()\n")
+    assert recognised(f"import ray\nfrom ray import tune\nfrom work import work\n{line}\n", tmp_path) is starts
+
+
 @pytest.mark.parametrize("what", SEEN)
 def test_programs_that_train(what: str, tmp_path: Path) -> None:
     assert recognised(SEEN[what], tmp_path)

@@ -31,7 +31,15 @@ def test_the_variables_of_the_task_are_known_and_those_of_the_command_line_are_n
 
 @pytest.mark.parametrize(
     ("gpus", "name", "count"),
-    [("A100:4", "A100 40GB", 4), ("{L4: 2}", "L4", 2), ("H100", "H100 80GB", 1), ("[A100, V100]", "?", "?")],
+    [
+        ("A100:4", "A100 40GB", 4),
+        ("{L4: 2}", "L4", 2),
+        ("H100", "H100 80GB", 1),
+        ("[A100, V100]", "?", "?"),
+        ("{tpu-v4-8: 1}", "?", "?"),
+        ("tpu-v4-8", "?", "?"),
+        ("{L4: many}", "L4", "?"),
+    ],
 )
 def test_the_gpus_are_those_of_the_task(gpus: str, name: str, count: object, tmp_path: Path) -> None:
     (study,) = studies(TASK.format(gpus=gpus, more=""), tmp_path, {"train.py": TRAIN}, "task.yaml")
