@@ -10,11 +10,12 @@ from preflight.reports import measured, svg
 from preflight.reports.estimate import heading
 from preflight.reports.explain import Row, rows_of
 from preflight.reports.figures import StepPoint, map_figure, outside_of, step_figure
-from preflight.reports.not_known import reason_of
+from preflight.reports.not_known import no_verdict, reason_of
 from preflight.reports.page import SAFE, UNSAFE, page, table
 from preflight.reports.places import place_in, source_of
 from preflight.reports.rules import address
 from preflight.reports.style import Look
+from preflight.reports.summary import summary
 from preflight.reports.svg import text_of
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, Holder, HostEstimate
 from preflight.vocabulary.findings import Finding, Part, Safety
@@ -27,6 +28,8 @@ from preflight.vocabulary.watched import MeasuredRun
 from preflight.vocabulary.words import VERDICTS, assignment_text, assumed, fits_if, gib, plural, values_text
 
 _COLUMNS = 240
+_ONE_LINE = Look(width=10**6)
+"""The browser wraps."""
 _DRAWN = 10
 """The most studies of a page with drawings and a table of combinations, those with unsafe combinations first."""
 _LISTED = 4096
@@ -57,10 +60,12 @@ def render(outcome: Outcome, look: Look) -> str:
     """The page of a check: the findings, then each study. Files are named from the root of the project, since the page
     is read elsewhere."""
     outcome = replace(outcome, base=outcome.root)
-    counts = ", ".join(plural(count, severity.value) for severity, count in outcome.counts.items() if count)
-    said = counts or "no findings"
+    found = [plural(count, severity.value) for severity, count in outcome.counts.items() if count]
+    missing = no_verdict(outcome)
+    said = ", ".join([*found, *([missing] if missing else [] if found else ["no findings"])])
     body = [f"<h1>preflight: {said} in {plural(outcome.files, 'file')}</h1>"]
     body += [f'<p class="warning">{text_of(why)}</p>' for why in outcome.incomplete]
+    body += [_said(line) for line in summary(outcome, _ONE_LINE)]
     findings = [_finding(outcome, report, finding) for report, finding in outcome.findings()]
     body += ["<h2>Findings</h2>", *findings] if findings else []
     studies = list(outcome.studies())
@@ -68,8 +73,13 @@ def render(outcome: Outcome, look: Look) -> str:
     drawn = set(by_need[:_DRAWN])
     for at, (report, result) in enumerate(studies):
         body += _study(outcome, report, result, at in drawn)
-    body += [f"<p>{text_of(note)}</p>" for note in (*outcome.notes, *(n for one in outcome.reports for n in one.notes))]
     return page(f"preflight: {said}", "\n".join(body))
+
+
+def _said(line: str) -> str:
+    """A line of the summary, as loud as in a terminal."""
+    kind = line.split(":")[0]
+    return f'<p class="{kind if kind in ("warning", "unknown") else ""}">{text_of(line.strip())}</p>'
 
 
 def of_estimate(
@@ -163,7 +173,9 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, drawn: bool) -
     space, worst = result.space, result.space.worst
     names = ", ".join(outcome.name(report, path) for path in result.study.paths)
     yield f"<h2>{text_of(names)}</h2>"
-    if reason := reason_of(result):
+    if result.unjudged is not None:
+        yield f'<p class="warning">Not judged: {text_of(result.unjudged.words)}</p>'
+    elif reason := reason_of(result):
         yield f'<p class="unknown">GPU memory unknown: {text_of(reason)}</p>'
     if result.study.is_search:
         counts = space.counts
@@ -276,8 +288,9 @@ def _values(outcome: Outcome, report: Report, rows: Sequence[Row]) -> Iterator[s
 def _sides(found: Estimates, gpu: str, beside: Beside) -> Iterator[str]:
     if found.device is not None:
         yield from _device(found.device, gpu, beside.moments)
-    elif reason := found.reasons.get("device"):
-        yield f'<h3>GPU memory</h3><p class="unknown">Unknown: {text_of(reason)}</p>'
+    else:
+        why = found.reasons.get("device", "no reason is known")
+        yield f'<h3>GPU memory</h3><p class="unknown">Unknown: {text_of(why)}</p>'
     yield from _holders(beside.holders)
     yield from measured.beside(beside.runs, found.device)
     if found.host is not None:
