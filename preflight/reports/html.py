@@ -9,7 +9,7 @@ from html import escape
 from preflight.reports import measured, svg
 from preflight.reports.estimate import heading
 from preflight.reports.explain import Row, rows_of
-from preflight.reports.figures import StepPoint, map_figure, outside_of, step_figure
+from preflight.reports.figures import StepPoint, in_map, map_figure, mark, outside_of, step_figure
 from preflight.reports.not_known import no_verdict, reason_of
 from preflight.reports.page import SAFE, UNSAFE, page, table
 from preflight.reports.places import place_in, source_of
@@ -63,7 +63,8 @@ def render(outcome: Outcome, look: Look) -> str:
     found = [plural(count, severity.value) for severity, count in outcome.counts.items() if count]
     missing = no_verdict(outcome)
     said = ", ".join([*found, *([missing] if missing else [] if found else ["no findings"])])
-    body = [f"<h1>preflight: {said} in {plural(outcome.files, 'file')}</h1>"]
+    where = f" in {plural(outcome.files, 'file')}" if outcome.files else ""
+    body = [f"<h1>preflight: {said}{where}</h1>"]
     body += [f'<p class="warning">{text_of(why)}</p>' for why in outcome.incomplete]
     body += [_said(line) for line in summary(outcome, _ONE_LINE)]
     findings = [_finding(outcome, report, finding) for report, finding in outcome.findings()]
@@ -249,8 +250,8 @@ def _combinations(result: StudyResult) -> Iterator[str]:
             for name in axes
         ]
         needs = [
-            (gib(device.process.expected) if device else "unknown", "num"),
-            (gib(host.per_node.expected) if host else "unknown", "num"),
+            (text_of(mark(device) + gib(device.process.expected)) if device else "unknown", "num"),
+            (text_of(mark(host) + gib(host.per_node.expected)) if host else "unknown", "num"),
         ]
         rows.append([*row, *needs, (_word(verdict), verdict)])
     caption = "Combinations, those that need most first"
@@ -315,7 +316,7 @@ def _device(found: DeviceEstimate, gpu: str, moments: Sequence[StepPoint]) -> It
     rows: list[list[Cell]] = [
         [
             (text_of(name), ""),
-            (gib(size), "num"),
+            (text_of((">=" if found.lower_bound else "") + gib(size)), "num"),
             (f"the peak {text_of(found.where and 'in ' + found.where)}" if name == found.phase else "", ""),
         ]
         for name, size in found.phases.items()
@@ -374,25 +375,15 @@ def _parts(caption: str, parts: Sequence[Part]) -> str:
 
 def _map(job: Job, estimate: Callable[[Job], Estimates], gpu: str) -> str:
     """What fits, by batch and length. A verdict is a word, too, so no colour is needed to read it."""
-    found = map_figure(job, estimate)
+    found = map_figure(job, estimate, gpu)
     if not found.sizes:
         return ""
     rows: list[list[Cell]] = [
-        [(f"{batch:,}", "num"), *((_in_map(cell), f"num {cell.verdict}" if cell else "num") for cell in cells)]
+        [(f"{batch:,}", "num"), *((text_of(in_map(cell)), f"num {cell.verdict}" if cell else "num") for cell in cells)]
         for batch, cells in found.rows
     ]
-    caption = f"GiB of the process by {found.by}"
-    if found.judged:
-        caption += f"; ? at risk, ! exceeds {gpu or 'the GPU'}"
     headings = [("batch", "num"), *((name, "num") for name in found.headings)]
-    return "<h3>What fits</h3>" + table(caption, headings, rows)
-
-
-def _in_map(cell: DeviceEstimate | None) -> str:
-    if cell is None:
-        return "-"
-    mark = {"at-risk": "? ", "exceeds": "! "}.get(cell.verdict, "")
-    return f"{mark}{cell.process.expected / 2**30:,.1f}"
+    return "<h3>What fits</h3>" + table(found.legend, headings, rows)
 
 
 def _word(verdict: str) -> str:

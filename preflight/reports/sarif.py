@@ -56,8 +56,8 @@ def render(outcome: Outcome, look: Look) -> str:
 
 
 def _invocation(outcome: Outcome) -> plain.Plain:
-    """Whether the run came to its end (3.20.14). What it had no time for, that no job was found, and what has to hold for
-    jobs to fit, are notifications of it (3.20.21): no result, because nothing is wrong."""
+    """Whether the run came to its end (3.20.14). What it had no time for, that no job was found, and what has to hold
+    for jobs to fit, are notifications of it (3.20.21): no result, because nothing is wrong."""
     doubtful, fitting = assumptions(outcome)
     said = [
         *(("warning", "time-limit", words) for words in outcome.incomplete),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from preflight.machines.gpus import smallest_that_fits
+from preflight.reports.figures import MARKS, mark
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.standing import Assumption, Standing
@@ -49,6 +50,7 @@ COLUMNS: Mapping[str, tuple[type, str]] = {
     "cause": (str, "why a side is unknown, as one word: not-set, model-unknown, ...; of an error: bad-row, internal"),
     "reasons": (str, "the same in words"),
     "error": (str, "what is wrong with the row; then every other column but id and cause is empty"),
+    "mark": (str, f"what stands before a figure of the GPU in a report: {MARKS} exceeds"),
 }
 """Name -> type and meaning. An empty value is null."""
 _WEAKEST = (
@@ -98,6 +100,7 @@ def of_estimates(found: Estimates, job: Job, held: Iterable[Standing]) -> Row:
             "requested": device.requested.expected,
             "allocated": device.allocated.expected,
             "reserved": device.reserved.expected,
+            "mark": mark(device) or None,
             "process_low": device.process.low,
             "process_expected": device.process.expected,
             "process_high": device.process.high,
