@@ -23,7 +23,7 @@ DEVICE_PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Bytes: 90 % of measured runs lie between `low` and `high`."""
+    """Bytes, made so that 90 % of measured runs lie between `low` and `high`."""
 
     low: int
     expected: int
