@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from preflight.reports.bar import bar
-from preflight.reports.contract import CertaintyJson, EstimateJson, EstimatesJson, Plain
+from preflight.reports.contract import VERSION, CertaintyJson, EstimateJson, EstimatesJson, Plain
 from preflight.reports.drawings import drawn
 from preflight.reports.figures import StepPoint, mark, outside_of
 from preflight.reports.streams import clean
@@ -15,9 +14,6 @@ from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.words import assumed, batch_text, fits_if, gib, smallest_gpu
-
-VERSION: Final = 2
-"""Of the JSON."""
 
 _TIERS = (
     ("requested", "sum of live tensors"),
