@@ -51,6 +51,9 @@ Bound: TypeAlias = "Callable[[Job], tuple[int, int] | None]"
 STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "train.frozen", "parallel.offload")
 """Fields that decide how much of the states of a model a GPU holds: with another value it may be a small part."""
 
+TYPES = ("train.precision", "train.weights_dtype")
+"""Fields that decide how many bytes a weight has."""
+
 GIVEN_GPU = ("machine.gpu", "machine.gpu_memory", "machine.context")
 GIVEN_NODE = ("machine.memory_limit", "machine.node_memory", "machine.swap", "machine.shm")
 """Fields that say what a job gets of a GPU, and of a node: what a need is compared with."""
@@ -259,9 +262,17 @@ class Certainty:
         yield from (value for value in may if value != own_value(job, name))
 
     def _may(self, job: Job, values: Changes, exceeds: Callable[[Job], bool]) -> bool:
-        """Whether a job may fit with these values. What no shipped law covers may."""
+        """Whether a job may fit with these values. What no shipped law covers may, unless half of the need is too much.
+
+        In 16 bits no tensor takes less than half. Copies of the weights that autocast makes take none.
+        """
         changed = possible(job, values)
-        return changed is None or not exceeds(changed)
+        if changed is not None and exceeds(changed):
+            return False
+        own = self.estimator.full(job).device if exceeds == self._device_exceeds and {*values} <= {*TYPES} else None
+        if own is None or own.lower_bound or own.capacity is None:
+            return True
+        return (own.requested.low - own.breakdown.get("weights", 0) // HALF) // HALF <= own.capacity
 
     def _device_exceeds(self, job: Job) -> bool:
         found = self._shipped.full(job).device
@@ -282,13 +293,11 @@ class Certainty:
             if name in self.weak:
                 yield self._assumption(job, name)
                 return
-        precision = self.weak.get("train.precision")
-        if precision is None:
-            return
-        for value in precision.others:
-            half = self.estimator.full(with_fields(job, {"train.precision": value})).device
+        types = [(name, held, value) for name in TYPES if (held := self.weak.get(name)) for value in held.others]
+        for name, held, value in types:
+            half = self.estimator.full(with_fields(job, {name: value})).device
             if half is None or half.verdict != "exceeds":
-                yield self._assumption(job, "train.precision", f"in {value} they may fit: {precision.why}")
+                yield self._assumption(job, name, f"in {value} they may fit: {held.why}")
                 return
 
     def _sharding(self, job: Job) -> Iterator[Assumption]:

@@ -19,6 +19,8 @@ from preflight.vocabulary.watched import TIERS, MeasuredRun
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 MARKS = ">= a lower bound, * if what is assumed holds, ~ at risk, ? no verdict, !"
 """The marks of figures, in words; the capacity that the last one exceeds follows."""
+DOUBTED = "!*"
+"""It exceeds if what is assumed holds."""
 SIGNS = {"fits-if": "*", "at-risk": "~", "exceeds": "!"}
 OUTSIDE = "context and cache"
 """What no part of a step holds: the context of CUDA, and what the allocator keeps."""
@@ -79,6 +81,8 @@ def mark(found: DeviceEstimate | HostEstimate | None) -> str:
         return "?"
     least = ">=" if isinstance(found, DeviceEstimate) and found.lower_bound else ""
     room = found.capacity if isinstance(found, DeviceEstimate) else found.limit
+    if found.assumptions and room is not None and not found.fitting:
+        return DOUBTED + least
     if found.verdict != "unknown":
         return SIGNS.get(found.verdict, "") + least
     return least or ("*" if found.assumptions else "" if room is None else "?")
@@ -156,7 +160,7 @@ def map_figure(job: Job, estimate: Callable[[Job], Estimates], gpu: str) -> MapF
     for batch in _batches(job) if known else ():
         cells = tuple(_cell(job, estimate, {field: size, "train.batch_size": batch}) for size in known)
         rows.append((batch, cells))
-        if all(cell is None or cell.verdict == "exceeds" for cell in cells):
+        if all(cell is None or "!" in mark(cell) for cell in cells):
             break
     card = (gpu or "the GPU") if any(one is not None and one.capacity for one in first.values()) else ""
     if len(known) > 1 and all(len({cell and cell.process.expected for cell in cells}) == 1 for _, cells in rows):

@@ -108,7 +108,7 @@ def test_fixes_hints_lenses_and_hovers(editor: Client) -> None:
     lines = SWEEP.splitlines()
     [hint] = [one for one in hints if one["position"]["line"] == 3]
     assert hint["position"]["character"] == len(lines[3])
-    assert hint["label"].startswith("~")
+    assert hint["label"].startswith("!*")
     hover = editor.ask("textDocument/hover", {**about, "position": {"line": 3, "character": 2}})
     assert "weights: " in hover["contents"]["value"]
     quick = editor.actions("sweep.yaml", 3, "quickfix")

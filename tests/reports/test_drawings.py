@@ -83,7 +83,7 @@ def test_map_grows_and_marks() -> None:
     gpu = find_gpu("RTX 3060")
     job = build({"model.name": "bert-base-uncased", "train.batch_size": 1, "train.seq_len": 128})
     lines = list(drawn_map(job, Estimator(gpu).full, "RTX 3060", Look()))
-    rows = [[float(cell.lstrip("!~")) for cell in line.split()] for line in lines[2:]]
+    rows = [[float(cell.lstrip("!~*")) for cell in line.split()] for line in lines[2:]]
     assert all(row[1:] == sorted(row[1:]) for row in rows[3:])
     assert "!" in lines[-1]
     assert "!" not in lines[2]

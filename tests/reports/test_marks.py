@@ -21,6 +21,8 @@ from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.verdicts import Counts
 
+ASSUMED = (Assumption("train.batch_size", 8, Standing.assumed, "so"),)
+
 
 @pytest.mark.parametrize(
     ("changes", "shown"),
@@ -31,8 +33,10 @@ from preflight.vocabulary.verdicts import Counts
         ({"verdict": "at-risk"}, "~"),
         ({"verdict": "fits"}, ""),
         ({}, "?"),
+        ({"verdict": "at-risk", "assumptions": ASSUMED}, "!*"),
+        ({"verdict": "unknown", "assumptions": ASSUMED, "lower_bound": True}, "!*>="),
         ({"capacity": None}, ""),
-        ({"capacity": None, "assumptions": (Assumption("train.batch_size", 8, Standing.assumed, "so"),)}, "*"),
+        ({"capacity": None, "assumptions": ASSUMED}, "*"),
     ],
 )
 def test_figure_shows_how_it_is_known_in_the_map_the_page_and_the_editor(
@@ -49,7 +53,7 @@ def test_figure_shows_how_it_is_known_in_the_map_the_page_and_the_editor(
 
     heading, _, row, *_ = drawn_map(job, seen, "T4", Look())
     assert row.split()[1] == f"{shown}8.0"
-    assert all(sign in heading for sign in [shown.removeprefix("!")] if sign)
+    assert all(sign in heading for sign in (">=", "*", "~", "?", "!") if sign in shown)
     assert mark(found) == shown
     assert need(found).startswith(f"{shown}8.0")
     assert ("at least 8 GiB" in details(found)) is found.lower_bound

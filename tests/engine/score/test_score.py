@@ -26,6 +26,7 @@ MODELS = {
 CARDS = ("t4", "RTX 4090", "a100-40gb")
 SAME = (
     "verdict",
+    "mark",
     "standing",
     "device_verdict",
     "host_verdict",
