@@ -133,6 +133,8 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
 def _source(outcome: Outcome, report: Report, bound: Bound) -> str:
     """Where the value comes from, as text. Files are named relative to the current directory."""
     where = bound.where
+    if not where and bound.source is Source.library:  # every program uses it alike
+        return str(bound.source.value).partition(", ")[0]
     if bound.source in (Source.file, Source.library):
         where = clean(outcome.shown(report, where))
     return bound.source.value.format(where)
