@@ -41,13 +41,6 @@ def test_services_name_paths_from_the_checkout(project: Write, check: Command) -
     assert " --> ml/sweep.yaml:4:" in check("ml").out
 
 
-def test_a_default_of_every_program_names_no_file(project: Write, check: Command) -> None:
-    project({"train.py": PROGRAM})
-    shown = check("train.py", "--explain", "-v").out
-    assert "default of the library" in shown
-    assert "as  uses" not in shown
-
-
 def test_explain_lists_fields_with_their_places(project: Write, check: Command) -> None:
     project({"sweep.yaml": SWEEP, "train.py": PROGRAM})
     lines = check("sweep.yaml", "--explain").out.splitlines()
