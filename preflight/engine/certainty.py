@@ -34,6 +34,7 @@ from preflight.engine.worst_values import (
     ways,
     worst_jobs,
 )
+from preflight.machines.gpus import find_gpu
 from preflight.memory.device import blocks
 from preflight.vocabulary.edits_of_job import possible, with_fields
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Verdict
@@ -54,6 +55,7 @@ STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "
 TYPES = ("train.precision", "train.weights_dtype")
 """Fields that decide how many bytes a weight has."""
 
+GPU = "machine.gpu"
 GIVEN_GPU = ("machine.gpu", "machine.gpu_memory", "machine.context")
 GIVEN_NODE = ("machine.memory_limit", "machine.node_memory", "machine.swap", "machine.shm")
 """Fields that say what a job gets of a GPU, and of a node: what a need is compared with."""
@@ -96,6 +98,23 @@ class Certainty:
         return self._kept[key]
 
     def _device(self, job: Job, found: DeviceEstimate) -> DeviceEstimate:
+        judged = self._on_its_gpu(job, found)
+        if judged.verdict != "exceeds" or not self._larger_may_hold(job):
+            return judged
+        gpu = self._assumption(job, GPU)
+        return replace(judged, verdict="unknown", assumptions=(gpu,), find_largest_batch=lambda: None)
+
+    def _larger_may_hold(self, job: Job) -> bool:
+        """Whether the name of the GPU may mean another one, on which the job is not certain to exceed."""
+        known = self.held.get(GPU)
+        rest = {name: held for name, held in self.held.items() if name != GPU}
+        for gpu in filter(None, map(find_gpu, map(str, known.others if known is not None else ()))):
+            other = Certainty(rest, self.estimator.on(gpu)).estimate(with_fields(job, {GPU: gpu.name})).device
+            if other is None or other.verdict != "exceeds":
+                return True
+        return False
+
+    def _on_its_gpu(self, job: Job, found: DeviceEstimate) -> DeviceEstimate:
         if found.verdict == "fits":
             assumed = (
                 *self._given(job, GIVEN_GPU),

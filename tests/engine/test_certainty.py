@@ -54,7 +54,7 @@ JOB = "#!/bin/bash\n#SBATCH --gres=gpu:1\npython train.py\n"
 SWEEP = "program: train.py\nmethod: grid\nparameters:\n  batch_size: {values: [2, 4, 8]}\n  max_length: {value: 512}\n"
 
 
-def judged(root: Path, path: str, gpu: str = "T4", **stated: object) -> StudyResult:
+def judged(root: Path, path: str, gpu: str | None = "T4", **stated: object) -> StudyResult:
     [batch] = batches([path], root, from_hook=False)
     options = CheckOptions(gpu=gpu, set={name.replace("__", "."): value for name, value in stated.items()})  # type: ignore[misc]
     [found] = analyse(*setup(batch, options, root, rules=False)).studies
@@ -231,6 +231,32 @@ def test_a_copy_of_the_weights_on_the_host_is_the_releases(release: str, verdict
     assert host is not None
     assert host.verdict == verdict
     assert [one.field for one in host.assumptions] == (["model.load"] if verdict == "fits-if" else [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "asked", "size", "verdict"),
+    [
+        # 59 GiB: an a100 may have 80 of them
+        ("a100", "", None, 60, "unknown"),
+        ("a100", 'gpu = "A100 40GB"\n', None, 60, "exceeds"),
+        ("a100", 'gpu = "A100 80GB"\n', None, 60, "fits"),
+        ("a100", "", "A100 40GB", 60, "exceeds"),
+        ("a100-40gb", "", None, 60, "exceeds"),
+        # too much for either, and little enough for the smaller
+        ("a100", "", None, 200, "exceeds"),
+        ("a100", "", None, 8, "fits"),
+    ],
+)
+def test_a_name_of_several_gpus_is_no_error_where_the_larger_may_hold_it(
+    kind: str, settings: str, asked: str | None, size: int, verdict: str, project: Write
+) -> None:
+    program = TRAINER.replace("SIZE", str(size))
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:{kind}:1\npython train.py\n"
+    root = project({"job.sh": script, "train.py": program, "preflight.toml": settings})
+    device = worst(judged(root, "job.sh", asked)).device
+    assert device is not None
+    assert device.verdict == verdict
+    assert [one.field for one in device.assumptions] == (["machine.gpu"] if verdict == "unknown" else [])
 
 
 def test_a_search_counts_what_is_not_known_to_exceed_as_unknown(project: Write) -> None:
