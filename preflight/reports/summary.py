@@ -66,7 +66,7 @@ def _in_short(outcome: Outcome, notes: Iterable[str], look: Look) -> Iterator[st
         )
     yield from (_remark("unknown", text, look) for text in dict.fromkeys(_host_reasons(outcome)))
     yield from (f"note: {clean(note)}" for note in _dry_run(outcome))  # in one line, so that it can be copied
-    for note in [*_assumed(outcome), *notes]:
+    for note in dict.fromkeys([*_assumed(outcome), *notes]):
         yield _remark("note", note, look)
 
 
