@@ -333,3 +333,12 @@ def test_a_default_of_every_program_names_no_file(tmp_path: Path) -> None:
     bare = Bound("machine.accelerator", Const("gpu"), default=True, source=Place.library)
     [report] = outcome(tmp_path).reports
     assert source_text(outcome(tmp_path), report, bare) == "default of the library"
+
+
+@pytest.mark.parametrize(("field", "told"), [("machine.gpu", False), ("train.batch_size", True)])
+def test_a_dry_run_does_not_tell_which_gpu_it_is(field: str, told: bool, tmp_path: Path) -> None:
+    assumed_so = (Assumption(field, "A100 40GB", Standing.read, "its name may mean another"),)
+    found = study(Estimates(replace(device(40 * GIB), verdict="unknown", assumptions=assumed_so), None))
+    of_program = replace(found, study=replace(found.study, program="train.py"))
+    lines = summary(outcome(tmp_path, (), (of_program,)), Look())
+    assert any("preflight dry-run" in line for line in lines) is told

@@ -79,10 +79,10 @@ class Answer:
 
 
 def standing_of(held: Iterable[Standing], assumptions: Iterable[Assumption] = ()) -> str:
-    """The weakest standing that a verdict stands on: of its assumptions, else of the values that something states."""
+    """The weakest standing that a verdict stands on: of its assumptions, and of the values that hold."""
     doubted = [one.standing for one in assumptions]
     certain = [one for one in held if one.holds]
-    return min(doubted or certain or [Standing.default], key=_WEAKEST.index).value
+    return min([*doubted, *certain] or [Standing.default], key=_WEAKEST.index).value
 
 
 def of_estimates(found: Estimates, job: Job, held: Iterable[Standing]) -> Row:
