@@ -162,11 +162,11 @@ def versions() -> str:
     """The versions of what programs read."""
     from preflight.engine import baseline
     from preflight.postmortem import plain
-    from preflight.reports import estimate, json_format
+    from preflight.reports import contract
 
     rows = [
-        ("`check --output-format json`", json_format.VERSION),
-        ("`estimate --output-format json`", estimate.VERSION),
+        ("`check --output-format json`", contract.VERSION),
+        ("`estimate --output-format json`", contract.VERSION),
         ("`postmortem --output-format json`", plain.VERSION),
         ("`check --write-baseline`", baseline.VERSION),
         ("`check --output-format sarif`", "SARIF 2.1.0"),

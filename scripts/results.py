@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 ACCURACY_PAGE = "docs/results/accuracy.md"
 HELD_OUT_PAGE = "docs/results/held-out.md"
 HOST_PAGE = "docs/results/host-memory.md"
+INTERVALS_PAGE = "docs/results/intervals.md"
+DRY_RUNS = "benchmarks/dryrun"
 CORPUS_PAGE = "docs/results/corpus.md"
 _TIERS = ("process", "reserved", "allocated")
 _QUALITY = {
@@ -53,6 +57,32 @@ def held_out() -> str:
         votes = {verdict: float(row[verdict]) for verdict in _VERDICTS}
         shares = " | ".join(f"{votes[verdict] / sum(votes.values()):.0%}" for verdict in _VERDICTS)
         lines.append(f"| that {row['outcome']} | {shares} |")
+    return "\n".join(lines) + "\n"
+
+
+def intervals() -> str:
+    """How many of the runs kept aside lie inside an interval that was made without their source, in a sentence."""
+    row = next(row for row in _tables(INTERVALS_PAGE, "one vote a source") if row["tier"] == "all")
+    inside = f"{row['inside']} lie inside an interval that was made without their source"
+    votes = f"{row['one vote a source']} if each of {row['sources']} sources has one vote"
+    return f"Of {row['runs']} runs, {inside}; {votes}.\n"
+
+
+def dry_runs() -> str:
+    """Scripts of each batch that reached the second step of an optimizer: at the first try, and the last time."""
+    folder = ROOT / DRY_RUNS
+    first: dict[str, dict[str, Any]] = {}
+    last: dict[str, dict[str, Any]] = {}
+    for file in ("results.jsonl", "results_again.jsonl"):
+        for line in (folder / file).read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            first.setdefault(row["name"], row)
+            last[row["name"]] = row
+    lines = ["| batch | scripts | reached the second step at the first try | later |", "|---|---|---|---|"]
+    for batch in sorted({row["batch"] for row in first.values()}):
+        names = [name for name, row in first.items() if row["batch"] == batch]
+        counts = [sum(max(rows[name].get("steps", ()), default=0) >= 2 for name in names) for rows in (first, last)]
+        lines.append(f"| {batch} | {len(names)} | {counts[0]} | {counts[1]} |")
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.commands.options import STATED, page_file
+from preflight.commands.options import STATED, format_option, page_file
 from preflight.reports import streams
 from preflight.vocabulary.errors import PreflightError, UsageError
 
@@ -23,8 +23,7 @@ MOST_WRONG = 20
               help="Write the runs to a file, FOLDER/, or an address (s3://, mlflow:, ...).")  # fmt: skip
 @click.option("--import", "source", type=STATED, metavar="PLACE", help="Add the runs of such a place.")
 @click.option("--output", type=STATED, metavar="html=FILE", help="Also write a page of the runs, beside their laws.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="How the answer is printed.")  # fmt: skip
+@format_option
 def command(run: str | None, into: str | None, source: str | None, output: str | None, output_format: str) -> None:
     """List the runs that preflight run recorded, or show one: RUN is the beginning of its id.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands.completion import complete_files
-from preflight.commands.options import STATED, page_file
+from preflight.commands.options import STATED, format_option, page_file
 from preflight.reports import streams
 from preflight.vocabulary.errors import PreflightError, UsageError
 
@@ -26,8 +26,7 @@ MOST_NOTES = 20
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("files", nargs=-1, type=STATED, metavar="[FILE]...", shell_complete=complete_files)
 @click.option("--output", type=STATED, metavar="html=FILE", help="Also write a page.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="How the answer is printed.")  # fmt: skip
+@format_option
 def command(files: tuple[str, ...], output: str | None, output_format: str) -> None:
     """Say what recorded runs used of what they asked for, and whether their forecasts held.
 

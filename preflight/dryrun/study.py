@@ -13,7 +13,9 @@ from preflight.dryrun.process import Asked
 from preflight.dryrun.saved import hashes_of, with_largest_batch
 from preflight.dryrun.text import WARNING, document
 from preflight.engine.study_corners import corners_of
-from preflight.reports import estimate, streams
+from preflight.reports import streams
+from preflight.reports.contract import VERSION
+from preflight.reports.figures import mark
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, table
 from preflight.vocabulary.errors import PreflightError, UsageError
@@ -68,7 +70,7 @@ def study_table(rows: Sequence[Row], note: str, look: Look) -> str:
             cells.append(("", "", f"no answer: {clean(why)}", clean(shlex.join(words))))
             continue
         largest = f"{device.largest_batch_size:,}" if device.largest_batch_size else ""
-        cells.append((gib(device.process.expected), largest, device.verdict, clean(shlex.join(words))))
+        cells.append((mark(device) + gib(device.process.expected), largest, device.verdict, clean(shlex.join(words))))
     lines = table(cells, look, ("process", "largest batch", "", "command"), right=(0, 1))
     notes = [f"note: {clean(note)}"] if note else []
     assumed = dict.fromkeys(one for _, found, _ in rows if found is not None for one in found.found.stated)
@@ -81,7 +83,7 @@ def study_document(rows: Sequence[Row], note: str) -> dict[str, object]:
         {"command": list(words), "estimate": None if found is None else document(found), "why": why or None}
         for words, found, why in rows
     ]
-    return {"version": estimate.VERSION, "note": note or None, "runs": runs}
+    return {"version": VERSION, "note": note or None, "runs": runs}
 
 
 def _need(found: DryRunResult | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from preflight.reports.figures import in_map
 from preflight.reports.places import place, place_in
 from preflight.reports.streams import clean
 from preflight.vocabulary.edits_of_job import with_fields
@@ -13,8 +14,10 @@ from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.study import Bound
 from preflight.vocabulary.text import Place, Source
 from preflight.vocabulary.values import Origin, Span
-from preflight.vocabulary.words import VERDICTS, gib
+from preflight.vocabulary.words import VERDICTS, assumed, fits_if, gib
 
+_OTHERS = (("at_risk", "at risk"), ("fits_if", "fit only if assumptions hold"), ("unknown", "unknown"))
+"""Counts of a search beside those that do not fit, in words."""
 MOST = 3
 """Lines of a study that show the need: more would be noise."""
 _LEAST = 0.01
@@ -73,12 +76,9 @@ def _moving(result: StudyResult, device: DeviceEstimate) -> list[Bound]:
 
 
 def need(device: DeviceEstimate) -> str:
-    """The label: "36.9 of 23.5 GiB", with a mark if that is too much."""
-    expected, capacity = device.process.expected / 2**30, device.capacity
-    if capacity is None:
-        return f"{expected:,.1f} GiB"
-    mark = " ▲" if device.process.expected > capacity else " ?" if device.verdict == "at-risk" else ""
-    return f"{expected:,.1f} of {capacity / 2**30:,.1f} GiB{mark}"
+    """The label: "!36.9 of 23.5 GiB", with the mark that reports have."""
+    room = f" of {device.capacity / 2**30:,.1f}" if device.capacity is not None else ""
+    return f"{in_map(device)}{room} GiB"
 
 
 def details(device: DeviceEstimate) -> str:
@@ -86,29 +86,32 @@ def details(device: DeviceEstimate) -> str:
     process = device.process
     room = f" of {gib(device.capacity)}" if device.capacity is not None else ""
     verdict = f": {VERDICTS.get(device.verdict, device.verdict)}" if device.capacity is not None else ""
-    lines = [f"{gib(process.expected)}{room}{verdict} ({gib(process.low)} to {gib(process.high)})", ""]
+    least = "at least " if device.lower_bound else ""
+    lines = [f"{least}{gib(process.expected)}{room}{verdict} ({gib(process.low)} to {gib(process.high)})", ""]
     parts = sorted(device.breakdown.items(), key=lambda part: -part[1])
     lines += [f"{name.replace('_', ' ')}: {gib(size)}" for name, size in parts if size]
     lines += ["", "by phase: " + ", ".join(f"{name} {gib(size)}" for name, size in device.phases.items())]
     if device.assumptions:
-        lines += ["", "assumed: " + ", ".join(f"{one.field} = {one.value}" for one in device.assumptions)]
+        every = len(device.assumptions)
+        lines += ["", fits_if(device.assumptions, every) if device.fitting else f"with {assumed(device.assumptions)}"]
     return "\n".join(clean(line) for line in lines)
 
 
 def lenses(outcome: Outcome) -> Iterator[Lens]:
-    """How many combinations of each search do not fit; the need of a single job."""
+    """The verdicts on the combinations of each search; the need of a single job."""
     for report, result in outcome.studies():
         space, counts = result.space, result.space.counts
         device = space.worst.estimates.device
         if result.unjudged is not None:
-            continue
-        if result.study.is_search:
+            label = f"not judged: {clean(result.unjudged.words)}"
+        elif result.study.is_search:
             every = f"{space.combinations:,}" if space.combinations is not None else "all"
-            label = f"preflight: {counts.unsafe:,} of {every} combinations do not fit"
-            label += f", {counts.unknown:,} unknown" if counts.unknown else ""
+            label = f"{counts.exceeds:,} of {every} combinations do not fit"
+            found = ((getattr(counts, name), words) for name, words in _OTHERS)
+            label += "".join(f", {count:,} {words}" for count, words in found if count)
         else:
-            label = f"preflight: {need(device)}" if device is not None else "preflight: GPU memory unknown"
-        yield Lens(report, result.study.paths[0], label)
+            label = details(device).split("\n")[0] if device is not None else "GPU memory unknown"
+        yield Lens(report, result.study.paths[0], f"preflight: {label}")
 
 
 def place_of(report: Report, path: str, span: Span) -> tuple[Source, Place]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,12 +20,12 @@ from preflight.editor.beside import Hint, Lens, hints, lenses, place_of
 from preflight.editor.checks import Checked, Checker
 from preflight.reports.streams import clean
 from preflight.system.files import real
-from preflight.vocabulary.errors import PreflightError
+from preflight.vocabulary.errors import MachineError, PreflightError
 from preflight.vocabulary.findings import Finding, Safety, Severity
 from preflight.vocabulary.outcome import Report
 from preflight.vocabulary.project import UnreadableFile
 from preflight.vocabulary.text import Edit
-from preflight.vocabulary.values import Span
+from preflight.vocabulary.values import Origin, Span
 
 if TYPE_CHECKING:
     from preflight.vocabulary.text import Source
@@ -65,6 +66,9 @@ class Session:
         """Whether a text changed beside which the client shows nothing, so that it has to ask again for the others."""
         self._published: set[str] = set()
         self._said = ""
+        """Why nothing is checked; "": all is well."""
+        self._wrong: Path | None = None
+        """The settings file that is wrong."""
 
     def changed(self, forget: bool = False, elsewhere: bool = True) -> None:
         """A text is another: what runs is ended, and a check follows when no key is pressed. `elsewhere`: others than
@@ -74,12 +78,17 @@ class Session:
         if forget:
             self._worker.submit(self._checker.forget)
         task = asyncio.ensure_future(self._later(self.generation))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        task.add_done_callback(self._ended)
 
     async def _later(self, generation: int) -> None:
         await asyncio.sleep(DEBOUNCE)
         if generation == self.generation:
             await self.current()
+
+    def _ended(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._complain(error)
 
     async def current(self, prove: bool = False) -> Checked | None:
         """The check of the texts as they are now; None if the settings are wrong, or if the user ended the check.
@@ -152,24 +161,37 @@ class Session:
             return None
         try:
             found = self._checker.check(texts, prove)
-            self._said = ""
-        except PreflightError as error:
-            if str(error) != self._said and generation == self.generation:
-                self._said = str(error)
-                self.server.window_show_message(
-                    lsp.ShowMessageParams(lsp.MessageType.Error, clean(f"preflight: {error}"))
-                )
+            self._said, self._wrong = "", None
+        except Exception as error:  # a check that failed must not look clean
+            if generation == self.generation:
+                self._complain(error)
             return None
         return found
+
+    def _complain(self, error: BaseException) -> None:
+        """Say once why nothing is checked."""
+        self._wrong = getattr(error, "file", None)
+        own = isinstance(error, (PreflightError, MachineError))
+        said = clean(str(error) if own else f"internal error: {type(error).__name__}: {error}")
+        if said != self._said:
+            self._said = said
+            self.server.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Error, f"preflight: {said}"))
 
     # --- diagnostics
 
     def _publish(self, checked: Checked | None) -> None:
         """Diagnostics for every file that a finding is in. Files without one any more are cleared."""
         found: dict[str, list[lsp.Diagnostic]] = {uri: [] for uri in (*self.open.values(), *self._published)}
-        for report, finding in checked.outcome.findings() if checked is not None else ():
+        for report, finding in map(_placed, checked.outcome.findings()) if checked is not None else ():
             if finding.origin is not None:
                 found.setdefault(self.uri(report, finding.origin.path), []).append(self.diagnostic(report, finding))
+        if checked is None and self._said:
+            start = lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0))
+            for uri in self.open.values():
+                found[uri] = [_of_check(start, f"not checked: {self._said}", lsp.DiagnosticSeverity.Warning)]
+            if self._wrong is not None:
+                uri = self.open.get(self._wrong) or self._wrong.as_uri()
+                found[uri] = [_of_check(start, self._said, lsp.DiagnosticSeverity.Error)]
         self._published = {uri for uri, diagnostics in found.items() if diagnostics}
         for uri, diagnostics in found.items():
             self.server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
@@ -278,6 +300,20 @@ class Session:
             if end.line == position.line:
                 return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.PlainText, hint.details))
         return None
+
+
+def _placed(one: tuple[Report, Finding]) -> tuple[Report, Finding]:
+    """A finding without a place is shown at the start of the first file that it is about."""
+    report, finding = one
+    about = report.files[:1] if finding.study is None else report.studies[finding.study].study.paths[:1]
+    if finding.origin is not None or not about:
+        return one
+    return report, replace(finding, origin=Origin(about[0], Span(0, 0)))
+
+
+def _of_check(where: lsp.Range, said: str, severity: lsp.DiagnosticSeverity) -> lsp.Diagnostic:
+    """What is wrong with the check itself."""
+    return lsp.Diagnostic(where, said, severity=severity, code="not-checked", source="preflight")
 
 
 def _wanted(kind: str, only: Iterable[str] | None) -> bool:

@@ -34,6 +34,7 @@ from preflight.engine.worst_values import (
     ways,
     worst_jobs,
 )
+from preflight.machines.gpus import find_gpu
 from preflight.memory.device import blocks
 from preflight.vocabulary.edits_of_job import possible, with_fields
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Verdict
@@ -51,6 +52,10 @@ Bound: TypeAlias = "Callable[[Job], tuple[int, int] | None]"
 STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "train.frozen", "parallel.offload")
 """Fields that decide how much of the states of a model a GPU holds: with another value it may be a small part."""
 
+TYPES = ("train.precision", "train.weights_dtype")
+"""Fields that decide how many bytes a weight has."""
+
+GPU = "machine.gpu"
 GIVEN_GPU = ("machine.gpu", "machine.gpu_memory", "machine.context")
 GIVEN_NODE = ("machine.memory_limit", "machine.node_memory", "machine.swap", "machine.shm")
 """Fields that say what a job gets of a GPU, and of a node: what a need is compared with."""
@@ -93,6 +98,23 @@ class Certainty:
         return self._kept[key]
 
     def _device(self, job: Job, found: DeviceEstimate) -> DeviceEstimate:
+        judged = self._on_its_gpu(job, found)
+        if judged.verdict != "exceeds" or not self._larger_may_hold(job):
+            return judged
+        gpu = self._assumption(job, GPU)
+        return replace(judged, verdict="unknown", assumptions=(gpu,), find_largest_batch=lambda: None)
+
+    def _larger_may_hold(self, job: Job) -> bool:
+        """Whether the name of the GPU may mean another one, on which the job is not certain to exceed."""
+        known = self.held.get(GPU)
+        rest = {name: held for name, held in self.held.items() if name != GPU}
+        for gpu in filter(None, map(find_gpu, map(str, known.others if known is not None else ()))):
+            other = Certainty(rest, self.estimator.on(gpu)).estimate(with_fields(job, {GPU: gpu.name})).device
+            if other is None or other.verdict != "exceeds":
+                return True
+        return False
+
+    def _on_its_gpu(self, job: Job, found: DeviceEstimate) -> DeviceEstimate:
         if found.verdict == "fits":
             assumed = (
                 *self._given(job, GIVEN_GPU),
@@ -259,9 +281,17 @@ class Certainty:
         yield from (value for value in may if value != own_value(job, name))
 
     def _may(self, job: Job, values: Changes, exceeds: Callable[[Job], bool]) -> bool:
-        """Whether a job may fit with these values. What no shipped law covers may."""
+        """Whether a job may fit with these values. What no shipped law covers may, unless half of the need is too much.
+
+        In 16 bits no tensor takes less than half. Copies of the weights that autocast makes take none.
+        """
         changed = possible(job, values)
-        return changed is None or not exceeds(changed)
+        if changed is not None and exceeds(changed):
+            return False
+        own = self.estimator.full(job).device if exceeds == self._device_exceeds and {*values} <= {*TYPES} else None
+        if own is None or own.lower_bound or own.capacity is None:
+            return True
+        return (own.requested.low - own.breakdown.get("weights", 0) // HALF) // HALF <= own.capacity
 
     def _device_exceeds(self, job: Job) -> bool:
         found = self._shipped.full(job).device
@@ -282,13 +312,11 @@ class Certainty:
             if name in self.weak:
                 yield self._assumption(job, name)
                 return
-        precision = self.weak.get("train.precision")
-        if precision is None:
-            return
-        for value in precision.others:
-            half = self.estimator.full(with_fields(job, {"train.precision": value})).device
+        types = [(name, held, value) for name in TYPES if (held := self.weak.get(name)) for value in held.others]
+        for name, held, value in types:
+            half = self.estimator.full(with_fields(job, {name: value})).device
             if half is None or half.verdict != "exceeds":
-                yield self._assumption(job, "train.precision", f"in {value} they may fit: {precision.why}")
+                yield self._assumption(job, name, f"in {value} they may fit: {held.why}")
                 return
 
     def _sharding(self, job: Job) -> Iterator[Assumption]:

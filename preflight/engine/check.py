@@ -32,6 +32,7 @@ from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Case, Options, Rule
 from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Skipped, Study
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown, Value
@@ -284,6 +285,9 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
         if of_run.speaks:
             held = [held_with(one, seen.kept, study) for one in held]
             moments, holders = partial(seen.kept.run.timeline, gpu=target.gpu), seen.kept.run.holders
+    if target.larger:
+        gpu = Held(Standing.read, f"its name may mean {' or '.join(target.larger)} as well", target.larger)
+        held = [{**one, "machine.gpu": gpu} for one in held]
     certainty = Certainty(known_so := union(held), estimator)
     estimate, sides = certainty.estimate, estimator.sides(certainty.estimate)
     space = judge(study, estimate, *sides, constraints=project.settings.constraints, doubted=certainty.sides())

@@ -29,6 +29,8 @@ _WORDS: Mapping[str, str] = {
     "train.text_len": "How many tokens does the longest text beside an image have?",
     "train.image_size": "How many pixels is the side of a training image?",
     "train.precision": "In which precision is the model trained?",
+    "train.weights_dtype": "In which type are the weights loaded?",
+    "model.load": "How are the weights loaded onto the host?",
     "train.optimizer": "Which optimizer is used?",
     "train.grad_accum": "Over how many batches are gradients accumulated?",
     "train.gradient_checkpointing": "Is gradient checkpointing on?",
@@ -43,7 +45,10 @@ _WORDS: Mapping[str, str] = {
     "parallel.gpus_per_node": "How many GPUs of a node does the job use?",
     "parallel.ranks_per_node": "How many processes does the job start on a node?",
 }
+_RELEASE = 'or state the release, as in set.software.transformers = "4.57.0"'
 _HINTS: Mapping[str, str] = {
+    "train.weights_dtype": _RELEASE,
+    "model.load": _RELEASE,
     GPU: "preflight machine list shows the names",
     _MODEL: "preflight model list shows the names; of a model of your own, set.model.parameters gives a lower bound",
 }

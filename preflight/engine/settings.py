@@ -68,6 +68,14 @@ def _is_shared(folder: Path) -> bool:
 @lru_cache(maxsize=1024)
 def _in_folder(folder: Path) -> tuple[Settings, Path] | None:
     own, shared = folder / FILE, folder / "pyproject.toml"
+    try:
+        return _of_files(own, shared)
+    except SettingsError as error:
+        error.file = own if observed.lexists(own) else shared
+        raise
+
+
+def _of_files(own: Path, shared: Path) -> tuple[Settings, Path] | None:
     if observed.lexists(own):
         return parse(_read(own), own.name), own
     if observed.lexists(shared):

@@ -54,6 +54,7 @@ OF_THE_TRAINER = ("train.sequences_per_sample",)
 """Fields that only the choice of a trainer decides, so that a program that was read has stated them."""
 
 WEIGHTS = "train.precision"
+LOAD = "model.load"
 AUTO_DTYPE = (5,)
 """From this release on transformers loads a checkpoint in the type that it was saved in (migration guide of v5,
 `dtype="auto"`); before it, in fp32."""
@@ -125,11 +126,15 @@ def standings(study: Study, box: Box, accepted: Accepted) -> dict[str, Held]:
     known = found.keys() - ({IMAGES} if open_images else set())
     for job in _each_model(box):
         found |= _taken(_unstated(job, "images") if open_images else job, known)
-    if WEIGHTS in found and _in_fp32_by_default(box.fields[WEIGHTS]) and _may_load_in_half(box.fields):
+    if WEIGHTS in found and _may_load_in_half(box):
         why = (
             f"transformers {AUTO_DTYPE[0]} loads weights in the type that they were saved in, and no release is stated"
         )
-        found[WEIGHTS] = Held(Standing.assumed, why, ("bf16",))
+        by_default = _in_fp32_by_default(box.fields[WEIGHTS])
+        found[WEIGHTS if by_default else "train.weights_dtype"] = Held(Standing.assumed, why, ("bf16",))
+    if LOAD in found and _value(box.fields, LOAD) == "from-pretrained" and not _release_of_transformers(box.fields):
+        why = f"transformers before {AUTO_DTYPE[0]} makes a copy of the weights on the host, and no release is stated"
+        found[LOAD] = Held(Standing.assumed, why, ("from-pretrained-cast",))
     return found
 
 
@@ -216,17 +221,24 @@ def _accepted(bound: Bound, accepted: Accepted) -> bool:
     return bound.source is Source.command_line or (isinstance(value, str) and accepted(value))
 
 
-def _may_load_in_half(fields: Mapping[str, Bound]) -> bool:
+def _may_load_in_half(box: Box) -> bool:
     """Whether the release of transformers decides in which type the weights are loaded."""
-    if saved_in_fp32(_value(fields, "model.name")):
+    fields = box.fields
+    if all(saved_in_fp32(job.model.name) for job in _each_model(box)):
         return False
     stated = _value(fields, "software.transformers")
     return (
-        _value(fields, "model.load") == "from-pretrained"
+        _value(fields, LOAD) == "from-pretrained"
         and _value(fields, "train.weights_dtype") is None
         and not isinstance(stated, Unknown)
         and (stated is None or (release(str(stated)) or NEWEST) >= AUTO_DTYPE)
     )
+
+
+def _release_of_transformers(fields: Mapping[str, Bound]) -> str:
+    """The release that is stated; "" if none is known."""
+    stated = _value(fields, "software.transformers")
+    return "" if stated is None or isinstance(stated, Unknown) else str(stated)
 
 
 def _value(fields: Mapping[str, Bound], name: str) -> Value:

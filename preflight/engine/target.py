@@ -45,11 +45,15 @@ class Target:
     cluster: Cluster | None = None
     node: Node | None = None
     allocation: Allocation | None = None
+    larger: tuple[str, ...] = ()
+    """Larger GPUs that the name in the request may mean as well."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Assumptions about it that the user did not replace."""
-        return self.allocation.notes if self.allocation is not None and self.gpu == self.allocation.gpu else ()
+        if self.allocation is None or self.gpu != self.allocation.gpu:
+            return ()
+        return (*self.allocation.notes, *(self.allocation.doubts if self.larger else ()))
 
 
 def wanted(
@@ -126,12 +130,15 @@ def choose(study: Study, said: Wanted) -> Target:
     allocation = resolve(study.request, cluster) if study.request is not None else None
     node = allocation.node if allocation is not None else smallest_node(cluster)
     of_node = _known(node.gpu) if node is not None else None
-    asked = allocation.gpu if allocation is not None else None
+    asked, larger = (allocation.gpu, allocation.larger) if allocation is not None else (None, ())
+    if said.default_gpu in larger or (larger and said.default_gpu == asked):
+        asked, larger = said.default_gpu, ()  # the settings say which of the GPUs of that name it is
     if said.machine is not None and (asked or of_node) is not None:
         gpu = asked or of_node
     else:
         gpu = said.gpu or asked or _in_files(study) or of_node or said.default_gpu
-    return Target(gpu, cluster, node, allocation)
+        larger = larger if said.gpu is None else ()
+    return Target(gpu, cluster, node, allocation, tuple(one.name for one in larger) if gpu == asked else ())
 
 
 def smallest_node(cluster: Cluster | None) -> Node | None:

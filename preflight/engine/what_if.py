@@ -36,7 +36,8 @@ def _rows(job: Job, field: str, estimate: Callable[[Job], Estimates]) -> list[Fr
         if row is None:
             break  # longer than the model has positions, or nothing is known of it
         rows.append(row)
-    return rows if len({row.needs for row in rows}) > 1 or len(rows) == 1 else []
+    needs = {tuple(found.process.expected for _, found in row.needs) for row in rows}
+    return rows if len(needs) > 1 or len(rows) == 1 else []
 
 
 def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Estimates]) -> FrontierRow | None:
@@ -46,7 +47,7 @@ def _row(job: Job, field: str, length: int | None, estimate: Callable[[Job], Est
         device = estimate(with_fields(job, {field: length, "train.batch_size": batch})).device
         if device is None:
             return None
-        needs.append((batch, device.process.expected))
+        needs.append((batch, device))
         largest = device.largest_batch_size if largest is None else largest
     return FrontierRow(length, largest, tuple(needs))
 

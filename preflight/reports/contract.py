@@ -8,12 +8,16 @@ with `/`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
+from preflight.vocabulary.estimates import Verdict
+from preflight.vocabulary.standing import StandingName
+
 Plain = dict[str, object]
-VerdictName = Literal["fits", "fits-if", "at-risk", "exceeds", "unknown"]
+VERSION: Final = 2
+"""Of both documents."""
 
 
 class IntervalJson(TypedDict):
@@ -77,7 +81,7 @@ class DeviceJson(TypedDict):
     """The largest single block."""
     capacity: int | None
     """The memory of the GPU; `null` if no GPU is known."""
-    verdict: VerdictName
+    verdict: Verdict
     """The need against the capacity."""
     assumptions: list[AssumptionJson]
     """What the verdict depends on."""
@@ -98,7 +102,7 @@ class HostJson(TypedDict):
     """The limit of the request or of the machine; `null` if none is known."""
     limited_by: str
     """What sets the limit."""
-    verdict: VerdictName
+    verdict: Verdict
     """The need against the limit."""
     assumptions: list[AssumptionJson]
     """What the verdict depends on."""
@@ -141,11 +145,11 @@ class UnknownCauseJson(TypedDict):
 class CertaintyJson(TypedDict):
     """How well an estimate is known."""
 
-    verdict: VerdictName
+    verdict: Verdict
     """The worse of device and host."""
     assumptions: list[AssumptionJson]
     """What the verdict depends on."""
-    standings: Mapping[str, Literal["read", "by-name", "default", "assumed", "dry-run", "measured", "unknown"]]
+    standings: Mapping[str, StandingName]
     """How each Job field is known ([what the words mean](../explanation/certainty.md))."""
     unknown: list[str]
     """The fields that are missing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from preflight.reports.figures import StepPoint, map_figure, step_figure
+from preflight.reports.figures import StepPoint, in_map, map_figure, step_figure
 from preflight.reports.style import Cell, Look, table
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.job import Job
@@ -18,13 +18,7 @@ NARROWEST = 24
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _AXIS = 11
 """Columns of the figures to the left of the drawing."""
-_MARKS = {
-    "fits": ("green", ""),
-    "fits-if": ("cyan", ""),
-    "at-risk": ("yellow", "?"),
-    "exceeds": ("bold red", "!"),
-    "unknown": ("", ""),
-}
+_STYLES = {"fits": "green", "fits-if": "cyan", "at-risk": "yellow", "exceeds": "bold red", "unknown": ""}
 
 
 def drawn(points: Sequence[StepPoint], outside: int, capacity: int | None, look: Look) -> list[str]:
@@ -71,12 +65,11 @@ def _phases(phases: Sequence[str], look: Look) -> Iterator[str]:
 
 def drawn_map(job: Job, estimate: Callable[[Job], Estimates], gpu: str, look: Look) -> Iterator[str]:
     """The lines: a column for each length that the model accepts, a row for each batch until nothing fits."""
-    found = map_figure(job, estimate)
+    found = map_figure(job, estimate, gpu)
     if not found.sizes:
         yield f"no map: the memory of this model is unknown at every {found.what}"
         return
-    legend = f"; ? at risk, ! exceeds {gpu or 'the GPU'}" if found.judged else ""
-    yield look.paint(f"GiB of the process by {found.by}{legend}", "bold")
+    yield look.paint(found.legend, "bold")
     rows: list[list[Cell]] = [[str(batch), *map(_text, cells)] for batch, cells in found.rows]
     headings = ("batch", *found.headings)
     yield from table(rows, look, headings, right=range(len(headings)))
@@ -84,7 +77,4 @@ def drawn_map(job: Job, estimate: Callable[[Job], Estimates], gpu: str, look: Lo
 
 def _text(cell: DeviceEstimate | None) -> tuple[str, str]:
     """A figure after its mark, and its style."""
-    if cell is None:
-        return "-", ""
-    style, mark = _MARKS[cell.verdict]
-    return f"{mark}{cell.process.expected / 2**30:,.1f}", style
+    return in_map(cell), "" if cell is None else _STYLES[cell.verdict]

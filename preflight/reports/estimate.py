@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from preflight.reports.bar import bar
-from preflight.reports.contract import CertaintyJson, EstimateJson, EstimatesJson, Plain
+from preflight.reports.contract import VERSION, CertaintyJson, EstimateJson, EstimatesJson, Plain
 from preflight.reports.drawings import drawn
-from preflight.reports.figures import StepPoint, outside_of
+from preflight.reports.figures import StepPoint, mark, outside_of
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, table, verdict, wrap
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, FrontierRow, HostEstimate, Interval
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.words import assumed, batch_text, fits_if, gib, smallest_gpu
-
-VERSION: Final = 2
-"""Of the JSON."""
 
 _TIERS = (
     ("requested", "sum of live tensors"),
@@ -83,13 +79,15 @@ def device_blocks(
 ) -> Iterator[list[str]]:
     """Tiers, parts, the course of the step, phases and the verdict of one GPU."""
     tiers = [(name, *_figures(getattr(found, name)), what) for name, what in _TIERS]
-    yield table(tiers, look, ("GPU memory, GiB", "low", "expected", "high", ""), right=(1, 2, 3))
+    title = "GPU memory, GiB" + (" at least" if found.lower_bound else "")
+    yield table(tiers, look, (title, "low", "expected", "high", ""), right=(1, 2, 3))
     parts = [Part(name, size) for name, size in found.breakdown.items()]
     yield [f"  {line}" for line in bar(parts, found.capacity, look, look.width - 2)]
     if moments:
         outside = outside_of(moments, found)
         yield [look.paint("memory through a step, GiB", "bold"), *drawn(moments, outside, found.capacity, look)]
-    phases = [(name, f"{size / 2**30:.2f}", _peak(found, name)) for name, size in found.phases.items()]
+    least = ">=" if found.lower_bound else ""
+    phases = [(name, f"{least}{size / 2**30:.2f}", _peak(found, name)) for name, size in found.phases.items()]
     yield table(phases, look, ("phase", "process, GiB", ""), right=(1,))
     yield list(_verdict_lines(found, gpu, smallest, look))
 
@@ -116,7 +114,7 @@ def _verdict_lines(found: DeviceEstimate, gpu: str, smallest: str, look: Look) -
         yield f"{bound}{room}: {verdict(found.verdict, look)}"
         if found.largest_batch_size:
             yield f"largest batch size that fits: {found.largest_batch_size:,}"
-        elif found.verdict in ("at-risk", "exceeds") and not found.lower_bound:
+        elif found.largest_batch_size == 0:
             yield "no batch size fits"
     yield from _assumptions(found)
     yield from (f"note: {note}" for note in (*found.notes, *found.recorded))
@@ -154,12 +152,14 @@ def _frontier(rows: Sequence[FrontierRow], gpu: str, look: Look) -> list[str]:
     """The largest batch for each length; without a GPU the need of some batches."""
     lengths = ["-" if row.length is None else f"{row.length:,}" for row in rows]
     if any(row.largest_batch is not None for row in rows):
-        largest = [f"{row.largest_batch:,}" if row.largest_batch else "none" for row in rows]
+        every = (row.largest_batch for row in rows)
+        largest = ["?" if most is None else f"{most:,}" if most else "none" for most in every]
         return table(
             zip(lengths, largest, strict=True), look, ("length", f"largest batch that fits {gpu or 'the GPU'}"), (0, 1)
         )
     batches = [f"batch {batch}" for batch, _ in rows[0].needs]
-    needs = [[length, *(gib(size) for _, size in row.needs)] for length, row in zip(lengths, rows, strict=True)]
+    figures = [[mark(need) + gib(need.process.expected) for _, need in row.needs] for row in rows]
+    needs = [[length, *cells] for length, cells in zip(lengths, figures, strict=True)]
     lines = table(needs, look, ("length", *batches), range(len(batches) + 1))
     return [look.paint("GPU memory by length and batch", "bold"), *lines]
 

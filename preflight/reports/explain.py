@@ -119,7 +119,7 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
     if bound is None or (bound.default and bound.origin is None and value is None):
         return (NO_VALUE, "") if value is None else (_text(name, value), "preflight's default")
     places = [_place(outcome, report, bound.origin)] if bound.origin is not None else []
-    source = places[0] if places else _source(outcome, report, bound)
+    source = places[0] if places else source_text(outcome, report, bound)
     if bound.losers:
         source += f" (beats {', '.join(_place(outcome, report, origin) for origin in bound.losers[:3])})"
     if isinstance(bound.expr, Const) and isinstance(bound.expr.value, Unknown):
@@ -130,9 +130,11 @@ def _row(outcome: Outcome, report: Report, name: str, job: Job, bound: Bound | N
     return _text(name, value), source
 
 
-def _source(outcome: Outcome, report: Report, bound: Bound) -> str:
+def source_text(outcome: Outcome, report: Report, bound: Bound) -> str:
     """Where the value comes from, as text. Files are named relative to the current directory."""
     where = bound.where
+    if not where and bound.source is Source.library:  # every program uses it alike
+        return str(bound.source.value).partition(", ")[0]
     if bound.source in (Source.file, Source.library):
         where = clean(outcome.shown(report, where))
     return bound.source.value.format(where)

@@ -12,11 +12,16 @@ from itertools import groupby, pairwise
 from typing import Protocol
 
 from preflight.vocabulary.edits_of_job import with_fields
-from preflight.vocabulary.estimates import ALL_PARTS, LENGTHS, DeviceEstimate, Estimates, Interval
+from preflight.vocabulary.estimates import ALL_PARTS, LENGTHS, DeviceEstimate, Estimates, HostEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.watched import TIERS, MeasuredRun
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+MARKS = ">= a lower bound, * if what is assumed holds, ~ at risk, ? no verdict, !"
+"""The marks of figures, in words; the capacity that the last one exceeds follows."""
+DOUBTED = "!*"
+"""It exceeds if what is assumed holds."""
+SIGNS = {"fits-if": "*", "at-risk": "~", "exceeds": "!"}
 OUTSIDE = "context and cache"
 """What no part of a step holds: the context of CUDA, and what the allocator keeps."""
 IMAGES = (128, 160, 192, 224, 256, 384, 512)
@@ -70,6 +75,19 @@ class StepFigure:
         return [(name, sizes) for name, sizes in found if any(sizes)]
 
 
+def mark(found: DeviceEstimate | HostEstimate | None) -> str:
+    """What stands before a figure of an estimate, as MARKS says. Without a mark it fits, or no capacity is known."""
+    if found is None:
+        return "?"
+    least = ">=" if isinstance(found, DeviceEstimate) and found.lower_bound else ""
+    room = found.capacity if isinstance(found, DeviceEstimate) else found.limit
+    if found.assumptions and room is not None and not found.fitting:
+        return DOUBTED + least
+    if found.verdict != "unknown":
+        return SIGNS.get(found.verdict, "") + least
+    return least or ("*" if found.assumptions else "" if room is None else "?")
+
+
 def outside_of(points: Sequence[StepPoint], estimate: DeviceEstimate) -> int:
     """Bytes of the process that the moments of its step do not hold: its context, and the cache of the allocator."""
     return estimate.process.expected - max((point.allocated for point in points), default=0)
@@ -106,8 +124,8 @@ class MapFigure:
     what: str
     sizes: tuple[int | None, ...]
     rows: tuple[tuple[int, tuple[DeviceEstimate | None, ...]], ...]
-    judged: bool
-    """Whether a capacity is known."""
+    card: str
+    """The GPU whose capacity is known; "": none is."""
 
     @property
     def by(self) -> str:
@@ -119,9 +137,22 @@ class MapFigure:
         """The names of the columns."""
         return tuple(f"{size:,}" if size is not None else "GiB" for size in self.sizes)
 
+    @property
+    def legend(self) -> str:
+        """What the figures are, with the marks that there are."""
+        marks = "".join(mark(cell) for _, cells in self.rows for cell in cells)
+        shown = [one for one in MARKS.split(", ") if one.split(" ")[0] in marks]
+        words = ", ".join(shown) + (f" exceeds {self.card}" if "!" in marks else "")
+        return f"GiB of the process by {self.by}" + (f"; {words}" if shown else "")
 
-def map_figure(job: Job, estimate: Callable[[Job], Estimates]) -> MapFigure:
-    """The map of a Job. It has no column if the memory is unknown everywhere."""
+
+def in_map(cell: DeviceEstimate | None) -> str:
+    """The figure of a cell after its mark."""
+    return mark(cell) + (f"{cell.process.expected / 2**30:,.1f}" if cell is not None else "")
+
+
+def map_figure(job: Job, estimate: Callable[[Job], Estimates], gpu: str) -> MapFigure:
+    """The map of a Job on a GPU. It has no column if the memory is unknown everywhere."""
     field, what, sizes = _axis(job)
     first = {size: _cell(job, estimate, {field: size, "train.batch_size": 1}) for size in sizes}
     known = tuple(size for size in sizes if first[size] is not None)
@@ -129,14 +160,14 @@ def map_figure(job: Job, estimate: Callable[[Job], Estimates]) -> MapFigure:
     for batch in _batches(job) if known else ():
         cells = tuple(_cell(job, estimate, {field: size, "train.batch_size": batch}) for size in known)
         rows.append((batch, cells))
-        if all(cell is None or cell.verdict == "exceeds" for cell in cells):
+        if all(cell is None or "!" in mark(cell) for cell in cells):
             break
-    judged = any(one is not None and bool(one.capacity) for one in first.values())
+    card = (gpu or "the GPU") if any(one is not None and one.capacity for one in first.values()) else ""
     if len(known) > 1 and all(len({cell and cell.process.expected for cell in cells}) == 1 for _, cells in rows):
         # Nothing was seen of a size, as in a dry run without one: a column for each would say that all of them fit.
         own = tuple((batch, (_cell(job, estimate, {"train.batch_size": batch}),)) for batch, _ in rows)
-        return MapFigure(what, (None,), own, judged)
-    return MapFigure(what, known, tuple(rows), judged)
+        return MapFigure(what, (None,), own, card)
+    return MapFigure(what, known, tuple(rows), card)
 
 
 def _batches(job: Job) -> tuple[int, ...]:

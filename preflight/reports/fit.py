@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from preflight.reports.figures import mark
 from preflight.reports.plain import Plain, estimates, interval, job
 from preflight.reports.streams import clean
 from preflight.reports.style import Cell, Look, table, verdict, wrap
@@ -59,7 +60,9 @@ def _room(part: FitOf) -> int | None:
 def _row(answer: Answer, look: Look) -> list[Cell]:
     side = answer.side
     need = None if side is None else side.process if isinstance(side, DeviceEstimate) else side.per_node
-    figures = ("", "") if need is None else (_gibs(need.expected), f"{_gibs(need.low)} to {_gibs(need.high)}")
+    figures = ("", "")
+    if need is not None:
+        figures = mark(side) + _gibs(need.expected), f"{_gibs(need.low)} to {_gibs(need.high)}"
     now = "?" if answer.stated is None else _value(answer.field, answer.stated)
     if answer.value is None and answer.reason:
         return [answer.title, now, "?", "", "", ("unknown", "")]

@@ -9,12 +9,13 @@ from html import escape
 from preflight.reports import measured, svg
 from preflight.reports.estimate import heading
 from preflight.reports.explain import Row, rows_of
-from preflight.reports.figures import StepPoint, map_figure, outside_of, step_figure
-from preflight.reports.not_known import reason_of
+from preflight.reports.figures import StepPoint, in_map, map_figure, mark, outside_of, step_figure
+from preflight.reports.not_known import no_verdict, reason_of
 from preflight.reports.page import SAFE, UNSAFE, page, table
 from preflight.reports.places import place_in, source_of
 from preflight.reports.rules import address
 from preflight.reports.style import Look
+from preflight.reports.summary import summary
 from preflight.reports.svg import text_of
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, Holder, HostEstimate
 from preflight.vocabulary.findings import Finding, Part, Safety
@@ -27,6 +28,8 @@ from preflight.vocabulary.watched import MeasuredRun
 from preflight.vocabulary.words import VERDICTS, assignment_text, assumed, fits_if, gib, plural, values_text
 
 _COLUMNS = 240
+_ONE_LINE = Look(width=10**6)
+"""The browser wraps."""
 _DRAWN = 10
 """The most studies of a page with drawings and a table of combinations, those with unsafe combinations first."""
 _LISTED = 4096
@@ -57,10 +60,13 @@ def render(outcome: Outcome, look: Look) -> str:
     """The page of a check: the findings, then each study. Files are named from the root of the project, since the page
     is read elsewhere."""
     outcome = replace(outcome, base=outcome.root)
-    counts = ", ".join(plural(count, severity.value) for severity, count in outcome.counts.items() if count)
-    said = counts or "no findings"
-    body = [f"<h1>preflight: {said} in {plural(outcome.files, 'file')}</h1>"]
+    found = [plural(count, severity.value) for severity, count in outcome.counts.items() if count]
+    missing = no_verdict(outcome)
+    said = ", ".join([*found, *([missing] if missing else [] if found else ["no findings"])])
+    where = f" in {plural(outcome.files, 'file')}" if outcome.files else ""
+    body = [f"<h1>preflight: {said}{where}</h1>"]
     body += [f'<p class="warning">{text_of(why)}</p>' for why in outcome.incomplete]
+    body += [_said(line) for line in summary(outcome, _ONE_LINE)]
     findings = [_finding(outcome, report, finding) for report, finding in outcome.findings()]
     body += ["<h2>Findings</h2>", *findings] if findings else []
     studies = list(outcome.studies())
@@ -68,8 +74,13 @@ def render(outcome: Outcome, look: Look) -> str:
     drawn = set(by_need[:_DRAWN])
     for at, (report, result) in enumerate(studies):
         body += _study(outcome, report, result, at in drawn)
-    body += [f"<p>{text_of(note)}</p>" for note in (*outcome.notes, *(n for one in outcome.reports for n in one.notes))]
     return page(f"preflight: {said}", "\n".join(body))
+
+
+def _said(line: str) -> str:
+    """A line of the summary, as loud as in a terminal."""
+    kind = line.split(":")[0]
+    return f'<p class="{kind if kind in ("warning", "unknown") else ""}">{text_of(line.strip())}</p>'
 
 
 def of_estimate(
@@ -163,7 +174,9 @@ def _study(outcome: Outcome, report: Report, result: StudyResult, drawn: bool) -
     space, worst = result.space, result.space.worst
     names = ", ".join(outcome.name(report, path) for path in result.study.paths)
     yield f"<h2>{text_of(names)}</h2>"
-    if reason := reason_of(result):
+    if result.unjudged is not None:
+        yield f'<p class="warning">Not judged: {text_of(result.unjudged.words)}</p>'
+    elif reason := reason_of(result):
         yield f'<p class="unknown">GPU memory unknown: {text_of(reason)}</p>'
     if result.study.is_search:
         counts = space.counts
@@ -237,8 +250,8 @@ def _combinations(result: StudyResult) -> Iterator[str]:
             for name in axes
         ]
         needs = [
-            (gib(device.process.expected) if device else "unknown", "num"),
-            (gib(host.per_node.expected) if host else "unknown", "num"),
+            (text_of(mark(device) + gib(device.process.expected)) if device else "unknown", "num"),
+            (text_of(mark(host) + gib(host.per_node.expected)) if host else "unknown", "num"),
         ]
         rows.append([*row, *needs, (_word(verdict), verdict)])
     caption = "Combinations, those that need most first"
@@ -276,8 +289,9 @@ def _values(outcome: Outcome, report: Report, rows: Sequence[Row]) -> Iterator[s
 def _sides(found: Estimates, gpu: str, beside: Beside) -> Iterator[str]:
     if found.device is not None:
         yield from _device(found.device, gpu, beside.moments)
-    elif reason := found.reasons.get("device"):
-        yield f'<h3>GPU memory</h3><p class="unknown">Unknown: {text_of(reason)}</p>'
+    else:
+        why = found.reasons.get("device", "no reason is known")
+        yield f'<h3>GPU memory</h3><p class="unknown">Unknown: {text_of(why)}</p>'
     yield from _holders(beside.holders)
     yield from measured.beside(beside.runs, found.device)
     if found.host is not None:
@@ -302,7 +316,7 @@ def _device(found: DeviceEstimate, gpu: str, moments: Sequence[StepPoint]) -> It
     rows: list[list[Cell]] = [
         [
             (text_of(name), ""),
-            (gib(size), "num"),
+            (text_of((">=" if found.lower_bound else "") + gib(size)), "num"),
             (f"the peak {text_of(found.where and 'in ' + found.where)}" if name == found.phase else "", ""),
         ]
         for name, size in found.phases.items()
@@ -361,25 +375,15 @@ def _parts(caption: str, parts: Sequence[Part]) -> str:
 
 def _map(job: Job, estimate: Callable[[Job], Estimates], gpu: str) -> str:
     """What fits, by batch and length. A verdict is a word, too, so no colour is needed to read it."""
-    found = map_figure(job, estimate)
+    found = map_figure(job, estimate, gpu)
     if not found.sizes:
         return ""
     rows: list[list[Cell]] = [
-        [(f"{batch:,}", "num"), *((_in_map(cell), f"num {cell.verdict}" if cell else "num") for cell in cells)]
+        [(f"{batch:,}", "num"), *((text_of(in_map(cell)), f"num {cell.verdict}" if cell else "num") for cell in cells)]
         for batch, cells in found.rows
     ]
-    caption = f"GiB of the process by {found.by}"
-    if found.judged:
-        caption += f"; ? at risk, ! exceeds {gpu or 'the GPU'}"
     headings = [("batch", "num"), *((name, "num") for name in found.headings)]
-    return "<h3>What fits</h3>" + table(caption, headings, rows)
-
-
-def _in_map(cell: DeviceEstimate | None) -> str:
-    if cell is None:
-        return "-"
-    mark = {"at-risk": "? ", "exceeds": "! "}.get(cell.verdict, "")
-    return f"{mark}{cell.process.expected / 2**30:,.1f}"
+    return "<h3>What fits</h3>" + table(found.legend, headings, rows)
 
 
 def _word(verdict: str) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from preflight.reports import plain
-from preflight.reports.contract import CheckJson
+from preflight.reports.contract import VERSION, CheckJson
 from preflight.reports.statistics import counts
 from preflight.reports.style import Look
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome
-
-VERSION: Final = 2
 
 
 def document(outcome: Outcome) -> CheckJson:

@@ -1,8 +1,8 @@
 """JUnit's XML, which build services read as the result of tests: a test case for each study, and for each other file.
 
 An error is a failure of its case. Warnings and remarks are in the case's output and fail nothing, as with `--fail-on
-error`. A study that was not judged in time is skipped. No standard defines the format; this is the part that Jenkins,
-GitLab and Azure Pipelines read alike: one `failure` or `error` a case.
+error`. A study without a verdict is skipped, because it would look as if it fitted. No standard defines the format;
+this is the part that Jenkins, GitLab and Azure Pipelines read alike: one `failure` or `error` a case.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as XML
 
+from preflight.reports.not_known import reason_of
 from preflight.reports.places import place
 from preflight.reports.rules import address
 from preflight.reports.streams import clean
@@ -68,6 +69,8 @@ def _cases(outcome: Outcome, report: Report) -> list[_Case]:
     studies = []
     for result in report.studies:
         skipped = result.unjudged.words if result.unjudged is not None else ""
+        if not skipped and result.space.worst.estimates.verdict == "unknown":
+            skipped = f"no verdict: {reason_of(result) or 'no GPU is stated'}"
         path = outcome.tracked(report, result.study.paths[0])
         studies.append(_Case(path, ".".join(result.study.dialects), skipped=skipped))
     read = {path for result in report.studies for path in result.study.paths}

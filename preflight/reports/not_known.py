@@ -34,12 +34,11 @@ _NEXT = (
 )
 
 
-def nothing_checked(outcome: Outcome, look: Look) -> list[str]:
-    """Lines as loud as a finding, if no training job was found and there was the time to look for one; else none."""
+def no_job(outcome: Outcome) -> str:
+    """Why no job was checked, if no training job was found and there was the time to look for one; else ""."""
     if outcome.incomplete or any(True for _ in outcome.studies()):
-        return []
-    unknown = [path for report in outcome.reports for path in report.unrecognised]
-    read = [path for report in outcome.reports for path in report.files]
+        return ""
+    unknown, read = _looked_at(outcome)
     if read:
         them = "it" if len(read) == 1 else "them"
         what = f"{plural(len(read), 'file')} read, and nothing in {them} trains a model"
@@ -47,7 +46,30 @@ def nothing_checked(outcome: Outcome, look: Look) -> list[str]:
         what = f"nothing recognised in {plural(len(unknown), 'file')}"
     else:
         what = "no file has a name that preflight reads"
-    lines = [f"{look.paint('warning', 'bold yellow')}: {look.paint(f'no job was checked: {what}', 'bold')}"]
+    return f"no job was checked: {what}"
+
+
+def no_verdict(outcome: Outcome) -> str:
+    """In few words that nothing was judged, so that no finding means nothing; "" where a job has a verdict."""
+    results = [result for _, result in outcome.studies()]
+    if any(one.unjudged is None and one.space.worst.estimates.verdict != "unknown" for one in results):
+        return ""
+    return f"no verdict on {plural(len(results), 'study')}" if results else "no job was checked"
+
+
+def _looked_at(outcome: Outcome) -> tuple[list[str], list[str]]:
+    """The files that were not recognised, and those that were read."""
+    unknown = [path for report in outcome.reports for path in report.unrecognised]
+    return unknown, [path for report in outcome.reports for path in report.files]
+
+
+def nothing_checked(outcome: Outcome, look: Look) -> list[str]:
+    """Lines as loud as a finding, if no training job was found and there was the time to look for one; else none."""
+    why = no_job(outcome)
+    if not why:
+        return []
+    unknown, read = _looked_at(outcome)
+    lines = [f"{look.paint('warning', 'bold yellow')}: {look.paint(why, 'bold')}"]
     if look.detail == "line":
         return lines
     groups = [_counted(read, "that train nothing"), _counted(unknown, "that are not recognised")]

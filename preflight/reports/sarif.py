@@ -8,6 +8,7 @@ from urllib.parse import quote
 from preflight import REPOSITORY, __version__
 from preflight.reports import plain
 from preflight.reports.contract import PlaceJson
+from preflight.reports.not_known import no_job
 from preflight.reports.rules import address, explanation, fingerprints, summary, tags
 from preflight.reports.style import Look
 from preflight.reports.summary import assumptions
@@ -55,11 +56,12 @@ def render(outcome: Outcome, look: Look) -> str:
 
 
 def _invocation(outcome: Outcome) -> plain.Plain:
-    """Whether the run came to its end (3.20.14). What it had no time for, and what has to hold for jobs to fit, are
-    notifications of it (3.20.21): no result, because nothing is wrong."""
+    """Whether the run came to its end (3.20.14). What it had no time for, that no job was found, and what has to hold
+    for jobs to fit, are notifications of it (3.20.21): no result, because nothing is wrong."""
     doubtful, fitting = assumptions(outcome)
     said = [
         *(("warning", "time-limit", words) for words in outcome.incomplete),
+        *(("warning", "nothing-checked", words) for words in [no_job(outcome)] if words),
         *(("note", "not-plausible", words) for words in doubtful),
         *(("note", "fits-if", words) for words in fitting),
     ]

@@ -10,7 +10,7 @@ from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, verdict, wrap
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
-from preflight.vocabulary.outcome import Outcome, Report, StudyResult
+from preflight.vocabulary.outcome import GPU, Outcome, Report, StudyResult
 from preflight.vocabulary.values import Cause
 from preflight.vocabulary.words import assumed, fits_if, gib, plural, smallest_gpu
 
@@ -66,7 +66,7 @@ def _in_short(outcome: Outcome, notes: Iterable[str], look: Look) -> Iterator[st
         )
     yield from (_remark("unknown", text, look) for text in dict.fromkeys(_host_reasons(outcome)))
     yield from (f"note: {clean(note)}" for note in _dry_run(outcome))  # in one line, so that it can be copied
-    for note in [*_assumed(outcome), *notes]:
+    for note in dict.fromkeys([*_assumed(outcome), *notes]):
         yield _remark("note", note, look)
 
 
@@ -108,12 +108,19 @@ def _reasons(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _dry_run(outcome: Outcome) -> Iterator[str]:
     """The first command that would tell what a study needs whose GPU memory is unknown."""
-    found = ((report, dry_run_of(result.study)) for report, result, _ in _lacking(outcome))
+    lacking = ((report, one) for report, one, _ in _lacking(outcome) if not _only_the_gpu(one))
+    found = ((report, dry_run_of(result.study)) for report, result in lacking)
     report, command = next(((report, one) for report, one in found if one), (None, ""))
     if report is not None:
         folder = outcome.shown(report, ".")  # the program's path is relative to the root of its project
         there = command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
         yield f"a run of the program without a GPU tells what it needs: {there}"
+
+
+def _only_the_gpu(result: StudyResult) -> bool:
+    """Whether the need is known, and not which GPU has to hold it."""
+    device = result.space.worst.estimates.device
+    return device is not None and {one.field for one in device.assumptions} == {GPU}
 
 
 def _lacking(outcome: Outcome) -> Iterator[tuple[Report, StudyResult, str]]:

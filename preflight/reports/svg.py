@@ -137,7 +137,7 @@ def _limit(figure: StepFigure) -> Iterator[str]:
     if figure.capacity is not None:
         y = _y(figure.capacity, figure.top)
         yield f'<line class="limit" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>'
-        yield f'<text class="on" x="{WIDTH - _RIGHT}" y="{y - 5}" text-anchor="end">GPU {gib(figure.capacity)}</text>'
+        yield f'<text x="{WIDTH - _RIGHT}" y="{y - 5}" text-anchor="end">GPU {gib(figure.capacity)}</text>'
 
 
 def _peak(figure: StepFigure) -> str:
@@ -174,7 +174,7 @@ def measured(figure: MeasuredFigure, title: str) -> str:
     body: list[str] = []
     y = 0.0
     for tier in figure.tiers:
-        body.append(f'<text class="on" x="0" y="{y + 13:.0f}">{text_of(tier.tier)}</text>')
+        body.append(f'<text x="0" y="{y + 13:.0f}">{text_of(tier.tier)}</text>')
         rows: list[tuple[str, int, Interval | None, str]] = [(name, size, None, "c1") for name, size in tier.phases]
         if tier.law is not None:
             rows.append(("the law", tier.law.expected, tier.law, "c2"))

@@ -89,8 +89,8 @@ def _heading(found: Usage) -> str:
 
 def _tested(test: BackTest, promised: float) -> str:
     return (
-        f"{test.inside:,} of {plural(test.jobs, 'job')} in the interval that was forecast ({test.share:.0%}; "
-        f"with so few, {test.low:.0%} to {test.high:.0%}; it is made for {promised:.0%}), "
+        f"{test.inside:,} of {plural(test.jobs, 'job')} in the interval that was forecast ({test.share:.0%}, "
+        f"which speaks for {test.low:.0%} to {test.high:.0%} of all such jobs; it is made for {promised:.0%}), "
         f"{test.below:,} below it, {test.above:,} above"
     )
 

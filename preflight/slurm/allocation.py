@@ -50,6 +50,10 @@ class Allocation:
     """Where memory_limit comes from: "--mem", "--mem-per-cpu x 16 CPUs", "the whole node", ..."""
     node: Node | None = None
     gpu: Gpu | None = None
+    larger: tuple[Gpu, ...] = ()
+    """Larger GPUs that its name may mean as well."""
+    doubts: tuple[str, ...] = ()
+    """That its name may mean several."""
     partition: Partition | None = None
     unknown: tuple[tuple[str, str], ...] = ()
     impossible: str | None = None
@@ -90,8 +94,8 @@ def resolve(request: Request, cluster: Cluster | None) -> Allocation:
         need = _need(request, node, partition, cluster)
     others = tuple(dict.fromkeys(other.name for _, other, _ in placed[1:] if _differs(other, node)))
     notes = (f"nodes of type {', '.join(others)} could run it too; {node.name} is assumed",) if others else ()
-    gpu, said = gpu_of(request, node, need.gpus)
-    return replace(_allocation(need, node, gpu, partition, unknown, (*notes, *said)), warnings=verdict.over)
+    gpus, said = gpu_of(request, node, need.gpus)
+    return replace(_allocation(need, node, gpus, partition, unknown, notes), warnings=verdict.over, doubts=said)
 
 
 def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocation:
@@ -100,8 +104,8 @@ def _anywhere(request: Request, unknown: tuple[tuple[str, str], ...]) -> Allocat
         describe(request, None)
     except RequestRefused as refused:
         return Allocation(unknown=unknown, impossible=refused.words, settings=refused.settings)
-    gpu, notes = named_gpu(request)
-    return _allocation(_need(request, None, None, None), None, gpu, None, unknown, notes)
+    gpus, doubts = named_gpu(request)
+    return replace(_allocation(_need(request, None, None, None), None, gpus, None, unknown, ()), doubts=doubts)
 
 
 def _types(request: Request, cluster: Cluster, verdict: Verdict) -> list[tuple[Node, tuple[Share, ...]]]:
@@ -166,7 +170,7 @@ def _given(
 def _allocation(
     need: _Need,
     node: Node | None,
-    gpu: Gpu | None,
+    gpus: tuple[Gpu, ...],
     partition: Partition | None,
     unknown: tuple[tuple[str, str], ...],
     notes: tuple[str, ...],
@@ -174,7 +178,8 @@ def _allocation(
     if need.memory is None:
         unknown = (*unknown, ("memory_limit", need.said))
     given = (need.nodes, need.tasks_per_node, need.cpus, need.gpus, need.memory, need.said)
-    return Allocation(*given, node, gpu, partition, unknown, notes=notes)
+    gpu = gpus[0] if gpus else None
+    return Allocation(*given, node, gpu, gpus[1:], partition=partition, unknown=unknown, notes=notes)
 
 
 def _values(request: Request) -> Iterator[tuple[str, Value]]:
@@ -332,8 +337,8 @@ def _refusal(request: Request, cluster: Cluster, verdict: Verdict, unknown: tupl
     )
     (name, text), (partition, node) = ranked[0]
     need = _need(request, node, partition, cluster)
-    gpu, _ = gpu_of(request, node, need.gpus)
-    found = _allocation(need, node, gpu, partition, unknown, ())
+    gpus, _ = gpu_of(request, node, need.gpus)
+    found = _allocation(need, node, gpus, partition, unknown, ())
     if verdict.answer != NODE_CONFIG:
         return replace(found, impossible=verdict.words, answer=said, settings=verdict.settings)
     setting = _setting(request, name)

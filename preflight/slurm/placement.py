@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.machines.gpus import ambiguity, find_gpu
+from preflight.machines.gpus import ambiguity, candidates, find_gpu
 from preflight.vocabulary.machine import Cluster, Gpu, Node, Partition
 from preflight.vocabulary.reading import Request
 from preflight.vocabulary.values import Unknown, Value
@@ -61,22 +61,22 @@ def _features(constraint: Value) -> list[Value]:
     return [part.split("*")[0] for part in constraint.strip("[]()").split("&")]
 
 
-def named_gpu(request: Request) -> tuple[Gpu | None, tuple[str, ...]]:
-    """The GPU that the request names by type; without a type, by constraint."""
+def named_gpu(request: Request) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+    """The GPUs that the request may name by type; without a type, by constraint: the smallest is assumed."""
     names = [request.gpu_type] if request.gpu_type is not None else _features(request.constraint)
     for name in names:
-        found = find_gpu(name) if isinstance(name, str) else None
-        if found is not None:
+        found = candidates(name) if isinstance(name, str) else ()
+        if found:
             doubt = ambiguity(str(name))
             return found, (doubt,) if doubt else ()
-    return None, ()
+    return (), ()
 
 
-def gpu_of(request: Request, node: Node, gpus: int | None) -> tuple[Gpu | None, tuple[str, ...]]:
+def gpu_of(request: Request, node: Node, gpus: int | None) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
     if not gpus or node.gpu is None:
         return named_gpu(request)
     kind = request.gpu_type
     if isinstance(kind, str) and kind != node.gpu_type and any(one.startswith(f"gpu:{kind}:") for one in node.gres):
         return named_gpu(request)  # a node with GPUs of several types
-    found, doubt = find_gpu(node.gpu), ambiguity(node.gpu)
-    return found, (doubt,) if doubt else ()
+    doubt = ambiguity(node.gpu)
+    return candidates(node.gpu), (doubt,) if doubt else ()

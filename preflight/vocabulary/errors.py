@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class PreflightError(Exception):
@@ -16,6 +17,9 @@ class UsageError(PreflightError):
 
 class SettingsError(PreflightError):
     """`[tool.preflight]` or preflight.toml is malformed; the message starts with the file."""
+
+    file: Path | None = None
+    """The file, where it belongs to a project."""
 
 
 class OutputError(PreflightError):

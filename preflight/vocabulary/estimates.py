@@ -23,7 +23,7 @@ DEVICE_PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Bytes: 90 % of measured runs lie between `low` and `high`."""
+    """Bytes, made so that 90 % of measured runs lie between `low` and `high`."""
 
     low: int
     expected: int
@@ -192,11 +192,12 @@ LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 @dataclass(frozen=True)
 class FrontierRow:
-    """At one length (None: the model has none, or it is known): the largest batch that fits, and bytes by batch."""
+    """At one length (None: the model has none, or it is known): the largest batch that fits (0: none does, None: it is
+    not known), and the estimate by batch."""
 
     length: int | None
     largest_batch: int | None
-    needs: tuple[tuple[int, int], ...]
+    needs: tuple[tuple[int, DeviceEstimate], ...]
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from preflight.vocabulary.values import Cause, Unknown, Value
 
 AS_SAVED = Unknown("the weights are loaded in the type that they were saved in", Cause.out_of_project)
 """`dtype="auto"`, which is the default of transformers 5 (its migration guide)."""
+
+
+StandingName = Literal["read", "by-name", "default", "assumed", "dry-run", "measured", "unknown"]
+"""The values of Standing, for documents with a schema."""
 
 
 class Standing(Enum):

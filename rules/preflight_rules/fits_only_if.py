@@ -33,7 +33,7 @@ OPEN_BATCHES = (32, 8, 1)
 USUAL = (128, 512, 2048)
 """Lengths whose need is shown if no GPU is stated."""
 STRATEGY = "parallel.strategy"
-GPUS = frozenset({STRATEGY, "parallel.nodes", "parallel.gpus_per_node", "parallel.ranks_per_node"})
+GPUS = ("parallel.gpus_per_node", "parallel.ranks_per_node", "parallel.nodes", STRATEGY)  # the first is asked for
 NODE = 8
 """GPUs of a node of today's clusters, where none is stated."""
 IMAGE = "train.image_size"
@@ -146,7 +146,7 @@ def _points(case: Case) -> tuple[str, list[tuple[dict[str, object], str]]] | Non
     missing = set(cause.fields) if cause is not None else set()
     if not missing or set(case.estimates.unknown) & {BATCH, *LENGTHS, "model.name"}:
         return None
-    if missing <= GPUS:
+    if missing <= {*GPUS}:
         return "how many GPUs share the job", _shared(case.job.parallel.strategy, case.job.task)
     if missing == {"train.precision"}:
         return "the precision", [({"train.precision": name}, name) for name in ("fp32", "bf16-mixed")]

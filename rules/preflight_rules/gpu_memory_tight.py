@@ -11,8 +11,8 @@ from preflight_rules.shared.programs import LOOP
 class GpuMemoryTight(Rule):
     """The job probably fits, but the high end of the estimate is above the memory of the GPU.
 
-    Nine of ten measured runs are inside the interval. This run may stop with `CUDA out of memory`, usually late and
-    because the memory of the caching allocator is fragmented.
+    The interval is made so that nine of ten measured runs are inside. This run may stop with `CUDA out of memory`,
+    usually late and because the memory of the caching allocator is fragmented.
 
     The fixes are those of `gpu-memory-exceeded`. `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` is often enough.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -66,3 +67,28 @@ def test_repositories_that_were_kept_aside(results: ModuleType, tmp_path: Path) 
         "| a figure that rests on a default for one of these | 9 (9 %) | 4 (8 %) |\n| unknown: model | 80 | 45 |\n"
     )
     assert "5 of 50 launch files (10%)" in results.repositories()
+
+
+def test_intervals_in_a_sentence(results: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / results.INTERVALS_PAGE).write_text(
+        "| tier | runs | sources | inside | one vote a source |\n|---|---|---|---|---|\n"
+        "| process | 3 | 2 | 9% | 9% |\n| all | 8 | 4 | 90.5% | 84.0% |\n"
+    )
+    inside = "90.5% lie inside an interval that was made without their source"
+    assert results.intervals() == f"Of 8 runs, {inside}; 84.0% if each of 4 sources has one vote.\n"
+
+
+def test_dry_runs_count_first_and_last_results(results: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / results.DRY_RUNS).mkdir(parents=True)
+    failed, ran = '{"name": "%s", "batch": 1, "error": "no"}\n', '{"name": "%s", "batch": 1, "steps": [2]}\n'
+    (tmp_path / results.DRY_RUNS / "results.jsonl").write_text(failed % "a" + ran % "b" + failed % "c")
+    (tmp_path / results.DRY_RUNS / "results_again.jsonl").write_text(ran % "a")
+    assert results.dry_runs().splitlines()[-1] == "| 1 | 3 | 1 | 2 |"
+
+
+def test_figures_of_hand_written_pages_are_those_of_the_outputs() -> None:
+    root = Path(__file__).resolve().parents[2]
+    shown = (root / "README.md").read_text()
+    for name in ("docs/glossary.md", "docs/explanation/belief.md"):
+        for figure in re.findall(r"\d+\.\d\d GiB", (root / name).read_text()):
+            assert figure in shown, f"{name}: {figure}"

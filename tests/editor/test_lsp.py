@@ -16,6 +16,13 @@ from processes import HANGS
 
 pytest.importorskip("pygls")
 
+from preflight.editor.checks import Checked, Checker
+from preflight.editor.server import Session, made
+from preflight.vocabulary.findings import Confidence, Finding, Severity
+from preflight.vocabulary.outcome import Outcome, Report
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+
 SETTINGS = 'gpu = "RTX 4090"\n'
 SWEEP = """\
 program: train.py
@@ -101,7 +108,7 @@ def test_fixes_hints_lenses_and_hovers(editor: Client) -> None:
     lines = SWEEP.splitlines()
     [hint] = [one for one in hints if one["position"]["line"] == 3]
     assert hint["position"]["character"] == len(lines[3])
-    assert "of 23.5 GiB ▲" in hint["label"]
+    assert hint["label"].startswith("!*")
     hover = editor.ask("textDocument/hover", {**about, "position": {"line": 3, "character": 2}})
     assert "weights: " in hover["contents"]["value"]
     quick = editor.actions("sweep.yaml", 3, "quickfix")
@@ -116,10 +123,49 @@ def test_fixes_hints_lenses_and_hovers(editor: Client) -> None:
 def test_wrong_settings_are_said_and_repaired(editor: Client) -> None:
     (editor.root / "preflight.toml").write_text("gpu = 3\n")
     editor.open("sweep.yaml", SWEEP)
-    assert editor.settled("sweep.yaml") == []
+    [told] = editor.settled("sweep.yaml")
+    assert (told["code"], told["severity"]) == ("not-checked", 2)
+    [wrong] = editor.published[editor.uri("preflight.toml")]
+    assert wrong["severity"] == 1
+    assert wrong["message"].startswith("preflight.toml.gpu: ")
     (editor.root / "preflight.toml").write_text(SETTINGS)
     editor.tell("workspace/didChangeWatchedFiles", {"changes": []})
-    assert editor.settled("sweep.yaml")
+    assert all(one["code"] != "not-checked" for one in editor.settled("sweep.yaml"))
+    assert editor.published[editor.uri("preflight.toml")] == []
+
+
+def test_a_bug_does_not_look_like_a_clean_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise KeyError("sizes")
+
+    published: dict[str, list[Any]] = {}
+    said: list[str] = []
+    server = made()
+    monkeypatch.setattr(Checker, "check", broken)
+    monkeypatch.setattr(server, "window_show_message", lambda given: said.append(given.message))
+    monkeypatch.setattr(
+        server, "text_document_publish_diagnostics", lambda given: published.update({given.uri: given.diagnostics})
+    )
+    session = Session(server)
+    session.open = {tmp_path / "sweep.yaml": "file:///sweep.yaml"}
+    for _ in range(2):
+        session._publish(session._check({}, False, 0))
+    assert said == ["preflight: internal error: KeyError: 'sizes'"]
+    [told] = published["file:///sweep.yaml"]
+    assert told.message == "not checked: internal error: KeyError: 'sizes'"
+
+
+def test_a_finding_without_a_place_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    published: dict[str, list[Any]] = {}
+    server = made()
+    monkeypatch.setattr(
+        server, "text_document_publish_diagnostics", lambda given: published.update({given.uri: given.diagnostics})
+    )
+    found = Finding("internal-error", Severity.error, Confidence.high, "a rule failed", None)
+    report = Report(Project(tmp_path, Settings()), (found,), (), ("sweep.yaml",))
+    Session(server)._publish(Checked(Outcome((report,), tmp_path, tmp_path), (), False))
+    [told] = published[(tmp_path / "sweep.yaml").as_uri()]
+    assert told.message == "a rule failed"
 
 
 @pytest.mark.slow

@@ -84,5 +84,5 @@ def test_results_of_the_interface_are_pages(tmp_path: Path) -> None:
     (tmp_path / "nothing.py").write_text("print()\n")
     shown = check(tmp_path / "nothing.py", cwd=tmp_path)._repr_html_()
     assert shown is not None
-    assert "no findings in 0 files" in shown
+    assert "preflight: no job was checked" in shown
     assert framed('"<script>').count('"') == 10

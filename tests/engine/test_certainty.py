@@ -55,7 +55,7 @@ JOB = "#!/bin/bash\n#SBATCH --gres=gpu:1\npython train.py\n"
 SWEEP = "program: train.py\nmethod: grid\nparameters:\n  batch_size: {values: [2, 4, 8]}\n  max_length: {value: 512}\n"
 
 
-def judged(root: Path, path: str, gpu: str = "T4", **stated: object) -> StudyResult:
+def judged(root: Path, path: str, gpu: str | None = "T4", **stated: object) -> StudyResult:
     [batch] = batches([path], root, from_hook=False)
     options = CheckOptions(gpu=gpu, set={name.replace("__", "."): value for name, value in stated.items()})  # type: ignore[misc]
     [found] = analyse(*setup(batch, options, root, rules=False)).studies
@@ -202,6 +202,73 @@ def test_states_exceed_unless_a_file_that_was_not_read_may_split_them(
     assert device.verdict == verdict
     assert [one.field for one in device.assumptions] == (["parallel.strategy"] if verdict == "unknown" else [])
     assert (device.largest_batch_size is None) == (verdict == "unknown")
+
+
+MIXED = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.1")
+rows = tokenizer(texts, padding="max_length", truncation=True, max_length=512)
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.1")
+arguments = TrainingArguments("out", per_device_train_batch_size=SIZE, bf16=True)
+Trainer(model=model, args=arguments, train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "release", "gpu", "verdict"),
+    [
+        # in bf16, as transformers 5 loads it, 54 GiB of states: not certain of 80
+        (1, "", "A100 80GB", "unknown"),
+        (1, "transformers==4.50.0\n", "A100 80GB", "exceeds"),
+        # too much in either type: the states, or half of the need
+        (1, "", "RTX 4090", "exceeds"),
+        (64, "", "A100 80GB", "exceeds"),
+    ],
+)
+def test_the_type_of_the_weights_beside_autocast_is_the_releases(
+    size: int, release: str, gpu: str, verdict: str, project: Write
+) -> None:
+    root = project({"job.sh": JOB, "train.py": MIXED.replace("SIZE", str(size)), "requirements.txt": release})
+    device = worst(judged(root, "job.sh", gpu)).device
+    assert device is not None
+    assert device.verdict == verdict
+    assert [one.field for one in device.assumptions] == (["train.weights_dtype"] if verdict == "unknown" else [])
+
+
+@pytest.mark.parametrize(("release", "verdict"), [("", "fits-if"), ("transformers==4.50.0\n", "exceeds")])
+def test_a_copy_of_the_weights_on_the_host_is_the_releases(release: str, verdict: str, project: Write) -> None:
+    job = JOB.replace("#SBATCH", "#SBATCH --mem=16G\n#SBATCH", 1)
+    root = project({"job.sh": job, "train.py": MIXED.replace("SIZE", "1"), "requirements.txt": release})
+    host = worst(judged(root, "job.sh", "A100 80GB")).host
+    assert host is not None
+    assert host.verdict == verdict
+    assert [one.field for one in host.assumptions] == (["model.load"] if verdict == "fits-if" else [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "asked", "size", "verdict"),
+    [
+        # 59 GiB: an a100 may have 80 of them
+        ("a100", "", None, 60, "unknown"),
+        ("a100", 'gpu = "A100 40GB"\n', None, 60, "exceeds"),
+        ("a100", 'gpu = "A100 80GB"\n', None, 60, "fits"),
+        ("a100", "", "A100 40GB", 60, "exceeds"),
+        ("a100-40gb", "", None, 60, "exceeds"),
+        # too much for either, and little enough for the smaller
+        ("a100", "", None, 200, "exceeds"),
+        ("a100", "", None, 8, "fits"),
+    ],
+)
+def test_a_name_of_several_gpus_is_no_error_where_the_larger_may_hold_it(
+    kind: str, settings: str, asked: str | None, size: int, verdict: str, project: Write
+) -> None:
+    program = TRAINER.replace("SIZE", str(size))
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:{kind}:1\npython train.py\n"
+    root = project({"job.sh": script, "train.py": program, "preflight.toml": settings})
+    device = worst(judged(root, "job.sh", asked)).device
+    assert device is not None
+    assert device.verdict == verdict
+    assert [one.field for one in device.assumptions] == (["machine.gpu"] if verdict == "unknown" else [])
 
 
 def test_a_search_counts_what_is_not_known_to_exceed_as_unknown(project: Write) -> None:

@@ -83,7 +83,7 @@ def test_map_grows_and_marks() -> None:
     gpu = find_gpu("RTX 3060")
     job = build({"model.name": "bert-base-uncased", "train.batch_size": 1, "train.seq_len": 128})
     lines = list(drawn_map(job, Estimator(gpu).full, "RTX 3060", Look()))
-    rows = [[float(cell.lstrip("!?")) for cell in line.split()] for line in lines[2:]]
+    rows = [[float(cell.lstrip("!~*")) for cell in line.split()] for line in lines[2:]]
     assert all(row[1:] == sorted(row[1:]) for row in rows[3:])
     assert "!" in lines[-1]
     assert "!" not in lines[2]
@@ -99,7 +99,7 @@ def test_map_of_a_need_that_no_length_changes_has_one_column() -> None:
         """As of a dry run that saw no length: the batch alone counts."""
         return law(with_fields(known, {"train.batch_size": asked.train.batch_size}))
 
-    found = map_figure(job, seen)
+    found = map_figure(job, seen, "H100")
     assert found.sizes == (None,)
     assert [batch for batch, _ in found.rows][-2:] == [256, 512]  # beyond the batch of the job
     assert list(drawn_map(job, seen, "H100", Look()))[1].split() == ["batch", "GiB"]

@@ -22,6 +22,7 @@ from preflight.reports.style import Look
 from preflight.reports.svg import step, text_of
 from preflight.vocabulary.estimates import Estimates, StepMoment
 from preflight.vocabulary.progress import TimeOver
+from preflight.vocabulary.values import Cause, Unknown
 from preflight.vocabulary.verdicts import Points
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m##vso[task]\u202e"
@@ -155,3 +156,23 @@ def test_rows_are_marked_by_what_is_unsafe_and_by_the_safe_part(project: Write, 
     marked = re.findall(r'<tr data-mark="([^"]+)">', text)
     assert set(marked) <= {UNSAFE, SAFE}
     assert marked == sorted(marked, reverse=True)  # those that need most come first
+
+
+def test_page_of_a_check_of_nothing_says_so_as_loud_as_a_terminal(project: Write, check: Command) -> None:
+    root = project({"notes.yaml": "a: 1\n", "tools.py": "print(1)\n"})
+    said = check(".", "--output", "html=page.html", "--output", "sarif=page.sarif").out
+    text = (root / "page.html").read_text()
+    assert "no job was checked" in said
+    assert "<h1>preflight: no job was checked" in text
+    assert '<p class="warning">warning: no job was checked: ' in text
+    assert "nothing-checked" in (root / "page.sarif").read_text()
+
+
+def test_page_without_a_verdict_does_not_look_clean(project: Write) -> None:
+    why = Unknown("it was not judged within 3 s", Cause.time_limit)
+    known, late = study(Estimates(device(8 * GIB), None)), study(Estimates(None, None))
+    text = html.render(outcome(project({}), (), (late, replace(late, unjudged=why))), Look())
+    assert "<h1>preflight: no verdict on 2 studies in" in text
+    assert '<p class="warning">Not judged: it was not judged within 3 s</p>' in text
+    assert "Unknown: no reason is known" in text
+    assert "<h1>preflight: no findings in" in html.render(outcome(project({}), (), (known, late)), Look())

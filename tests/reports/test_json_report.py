@@ -13,6 +13,7 @@ from preflight.reports import render
 from preflight.reports.style import Look
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.values import Cause
 
 COUNT = {"type": "integer", "minimum": 0}
@@ -33,7 +34,7 @@ NULLABLE = {"type": ["integer", "null"], "minimum": 1}
 TIER = record(low=COUNT, expected=COUNT, high=COUNT)
 BYTES = {"type": "object", "additionalProperties": COUNT}
 VERDICT = {"enum": ["fits", "fits-if", "at-risk", "exceeds", "unknown"]}
-STANDING = {"enum": ["read", "by-name", "default", "assumed", "dry-run", "measured", "unknown"]}
+STANDING = {"enum": [one.value for one in Standing]}
 ASSUMPTIONS = rows(record(field=TEXT, value={}, standing=STANDING, why=TEXT))
 DEVICE = record(
     optional=True, requested=TIER, allocated=TIER, reserved=TIER, process=TIER, phase=TEXT, where=TEXT, breakdown=BYTES,

@@ -75,6 +75,12 @@ def test_own_fault_is_an_error_and_no_failure(tmp_path: Path) -> None:
     assert (root.find(".//error") is None, root.find(".//failure") is None) == (False, True)
 
 
+@pytest.mark.parametrize(("capacity", "shown"), [(None, ["no verdict: no GPU is stated"]), (24 * GIB, [])])
+def test_study_without_a_verdict_is_skipped(capacity: int | None, shown: list[str], tmp_path: Path) -> None:
+    made = suites(outcome(tmp_path, (), (study(Estimates(device(8 * GIB, capacity), None)),)))
+    assert [one.get("message") for one in made.iter("skipped")] == shown
+
+
 def test_study_that_nobody_judged_is_skipped(tmp_path: Path) -> None:
     late = replace(study(Estimates(None, None)), unjudged=Unknown("it was not judged within 1 s", Cause.time_limit))
     [skipped] = suites(outcome(tmp_path, (), (late,))).iter("skipped")

@@ -13,6 +13,7 @@ from outcomes import GIB, device, finding, host, outcome, span, study
 from preflight import RULE_PAGES
 from preflight.reports import automatic, render
 from preflight.reports.bar import bar
+from preflight.reports.explain import source_text
 from preflight.reports.places import snippet
 from preflight.reports.streams import clean
 from preflight.reports.style import Look, columns, look_for, wrap
@@ -21,8 +22,10 @@ from preflight.vocabulary.estimates import DeviceEstimate, Estimates, Verdict
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.standing import Assumption, Standing
+from preflight.vocabulary.study import Bound
+from preflight.vocabulary.study import Source as Place
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Origin, Span, Unknown
+from preflight.vocabulary.values import Cause, Const, Origin, Span, Unknown
 from preflight.vocabulary.words import assumed, gib, plural
 from preflight.vocabulary.words import fits_if as words_of_fits
 
@@ -324,3 +327,18 @@ def test_the_summary_names_no_field_that_is_not_the_cause(tmp_path: Path) -> Non
     lines = list(summary(outcome(tmp_path, (), (study(unknown),)), WHOLE))
     assert "data.sample_bytes" not in "".join(lines)
     assert lines[-1].endswith("is unknown: no law is shipped for it")
+
+
+def test_a_default_of_every_program_names_no_file(tmp_path: Path) -> None:
+    bare = Bound("machine.accelerator", Const("gpu"), default=True, source=Place.library)
+    [report] = outcome(tmp_path).reports
+    assert source_text(outcome(tmp_path), report, bare) == "default of the library"
+
+
+@pytest.mark.parametrize(("field", "told"), [("machine.gpu", False), ("train.batch_size", True)])
+def test_a_dry_run_does_not_tell_which_gpu_it_is(field: str, told: bool, tmp_path: Path) -> None:
+    assumed_so = (Assumption(field, "A100 40GB", Standing.read, "its name may mean another"),)
+    found = study(Estimates(replace(device(40 * GIB), verdict="unknown", assumptions=assumed_so), None))
+    of_program = replace(found, study=replace(found.study, program="train.py"))
+    lines = summary(outcome(tmp_path, (), (of_program,)), Look())
+    assert any("preflight dry-run" in line for line in lines) is told

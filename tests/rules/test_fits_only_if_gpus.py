@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.api import check
+from preflight.api import Finding, check
 
 LAUNCH = "accelerate launch train.py\n"
 PROGRAM = """
@@ -28,10 +28,14 @@ for batch in loader:
 
 
 def said(root: Path, launch: str, precision: str = "") -> list[str]:
+    return [one.message for one in found(root, launch, precision)]
+
+
+def found(root: Path, launch: str, precision: str = "") -> list[Finding]:
     (root / "train.py").write_text(PROGRAM.format(optimizer="AdamW", precision=precision))
     (root / "run.sh").write_text(launch)
     outcome = check([root / "run.sh"])
-    return [one.message for report in outcome.reports for one in report.findings if one.rule == "fits-only-if"]
+    return [one for report in outcome.reports for one in report.findings if one.rule == "fits-only-if"]
 
 
 @pytest.mark.parametrize("launch", ["python train.py\n", "torchrun --nproc_per_node 4 train.py\n"])
@@ -45,6 +49,8 @@ def test_the_number_of_gpus_is_left_to_the_machine(tmp_path: Path) -> None:
     assert "GiB on 1 GPU" in message
     assert "on each of 8 (ddp)" in message
     assert "on each of 8 (zero3)" in message
+    [one] = found(tmp_path, LAUNCH)
+    assert "parallel.gpus_per_node" in one.help[0]
 
 
 def test_with_another_unknown_nothing_is_shown(tmp_path: Path) -> None:

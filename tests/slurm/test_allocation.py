@@ -52,7 +52,7 @@ def test_without_a_cluster_the_default_is_unknown_and_the_rest_is_arithmetic() -
     assert dict(found.unknown)["memory_limit"].startswith("no memory is requested")
     assert found.gpu is not None
     assert found.gpu.name == "A100 40GB"
-    assert any("A100 80GB" in note for note in found.notes)
+    assert any("A100 80GB" in note for note in found.doubts)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def _by_length(job: Job, question: Question, solved: str) -> Iterator[Row]:
             yield {**length, BATCH: row.largest_batch}
             continue
         for batch, need in row.needs:
-            yield {**length, BATCH: batch, NEED: need}
+            if not need.lower_bound:
+                yield {**length, BATCH: batch, NEED: need.process.expected}
 
 
 def _by_strategy(job: Job, question: Question, solved: str) -> Iterator[Row]:

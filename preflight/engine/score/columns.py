@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from preflight.machines.gpus import smallest_that_fits
+from preflight.reports.figures import MARKS, mark
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.standing import Assumption, Standing
@@ -19,8 +20,8 @@ COLUMNS: Mapping[str, tuple[type, str]] = {
     "verdict": (str, "fits, fits-if, at-risk, exceeds or unknown: the worse of device and host"),
     "standing": (
         str,
-        "the weakest way in which a value is known that the verdict stands on: read (the row states it), default, "
-        "or what `standings` of the row say",
+        "the weakest way in which a value is known that the verdict stands on: read (the row states it), default (it "
+        "does not), or what `standings` of the row say",
     ),
     "by": (str, "bound: decided without a replay; replay: with one; empty for an error"),
     "device_verdict": (str, "the verdict on the memory of one GPU"),
@@ -46,9 +47,14 @@ COLUMNS: Mapping[str, tuple[type, str]] = {
     "host_unused": (int, "limit less the high end, where the host fits (replay)"),
     "assumptions": (str, "fields that the verdict depends on and that are not known well, comma-separated"),
     "unknown": (str, "Job fields to state before both sides are known, comma-separated"),
-    "cause": (str, "why a side is unknown, as one word: not-set, model-unknown, ...; of an error: bad-row, internal"),
+    "cause": (
+        str,
+        "why a side is unknown, as one word: not-set, model-not-known, ...; of an error: bad-row, internal; of a file "
+        "that holds no job: malformed, unreadable, crashed",
+    ),
     "reasons": (str, "the same in words"),
     "error": (str, "what is wrong with the row; then every other column but id and cause is empty"),
+    "mark": (str, f"what stands before a figure of the GPU in a report: {MARKS} exceeds"),
 }
 """Name -> type and meaning. An empty value is null."""
 _WEAKEST = (
@@ -73,10 +79,10 @@ class Answer:
 
 
 def standing_of(held: Iterable[Standing], assumptions: Iterable[Assumption] = ()) -> str:
-    """The weakest standing that a verdict stands on: of its assumptions, else of the values that something states."""
+    """The weakest standing that a verdict stands on: of its assumptions, and of the values that hold."""
     doubted = [one.standing for one in assumptions]
-    stated = [one for one in held if one.holds and one is not Standing.default]
-    return min(doubted or stated or [Standing.default], key=_WEAKEST.index).value
+    certain = [one for one in held if one.holds]
+    return min([*doubted, *certain] or [Standing.default], key=_WEAKEST.index).value
 
 
 def of_estimates(found: Estimates, job: Job, held: Iterable[Standing]) -> Row:
@@ -98,6 +104,7 @@ def of_estimates(found: Estimates, job: Job, held: Iterable[Standing]) -> Row:
             "requested": device.requested.expected,
             "allocated": device.allocated.expected,
             "reserved": device.reserved.expected,
+            "mark": mark(device) or None,
             "process_low": device.process.low,
             "process_expected": device.process.expected,
             "process_high": device.process.high,

@@ -87,7 +87,7 @@ class Folder:
                     self.left_out += 1
                 else:
                     words = "; ".join([one.reason, *(problem.message for problem in one.problems)])
-                    yield Answer({**of_error(words), "id": self._name(project.root / one.path)})
+                    yield Answer({**of_error(words, one.kind), "id": self._name(project.root / one.path)})
 
     def _name(self, path: Path) -> str:
         name = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)

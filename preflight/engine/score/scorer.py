@@ -25,6 +25,7 @@ from preflight.machines.gpus import that_fit
 from preflight.memory.device.resolve import is_known
 from preflight.memory.device.together import Together, corner
 from preflight.memory.host.estimate import estimate_host, missing_fields
+from preflight.reports.figures import DOUBTED, SIGNS
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.errors import PreflightError, UsageError
 from preflight.vocabulary.estimates import HostEstimate
@@ -221,15 +222,15 @@ def _bounded(kind: _Kind, members: Sequence[_Split]) -> dict[tuple[str, int, int
     for one, requested, high, exceeds in columns:
         if not exceeds and high > capacity:
             continue
-        verdict = "exceeds" if exceeds else "fits"
+        verdict, sign = ("exceeds", SIGNS["exceeds"]) if exceeds else ("fits", None)
         if exceeds and requested > kind.largest:
             if not kind.small_fits:
                 continue
-            verdict = "at-risk"
+            verdict, sign = "at-risk", DOUBTED
         place = bisect_left(gpus, (high, ""))
         found[one.key] = {
             **kind.shared, "verdict": verdict, "device_verdict": verdict, "requested": requested,
-            "process_bound": high, "gpu_unused": None if exceeds else capacity - high,
+            "mark": sign, "process_bound": high, "gpu_unused": None if exceeds else capacity - high,
             "smallest_gpu": gpus[place][1] if place < len(gpus) else None,
         }  # fmt: skip
     return found

@@ -200,7 +200,7 @@ def _gpu_known(result: StudyResult) -> bool:
     if request is None or result.notes:
         return False
     allocation = resolve(request, result.cluster)
-    if allocation.gpu is None or allocation.gpu != result.gpu or allocation.notes:
+    if allocation.gpu is None or allocation.gpu != result.gpu or allocation.notes or allocation.doubts:
         return False
     kinds = {node.gpu for node in result.cluster.nodes if node.gpus} if result.cluster is not None else set()
     return request.gpu_type is not None or len(kinds) == 1 or _place_known(result)

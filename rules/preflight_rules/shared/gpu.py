@@ -22,6 +22,7 @@ from preflight.api import (
     related_of,
     steady_states,
     sum_of,
+    with_fields,
 )
 from preflight_rules.shared import remedies
 from preflight_rules.shared.same_run import accumulation_hazard
@@ -36,10 +37,16 @@ def states_of(case: Case, device: DeviceEstimate) -> dict[str, int]:
 
 
 def states_alone(case: Case, device: DeviceEstimate) -> bool:
-    """Whether weights, gradients and optimizer states alone exceed the GPU: then `states-exceed-gpu` reports it."""
+    """Whether weights, gradients and optimizer states alone exceed the GPU: then `states-exceed-gpu` reports it.
+
+    A batch of 1 has to exceed as well: its verdict knows of values that are not certain, as the type of the weights.
+    """
     if device.capacity is None or device.verdict != "exceeds":  # what fits with its activations fits without
         return False
-    return sum(states_of(case, device).values()) > device.capacity
+    if sum(states_of(case, device).values()) <= device.capacity:
+        return False
+    one = case.estimate(with_fields(case.job, {"train.batch_size": 1})).device
+    return one is None or one.verdict == "exceeds"
 
 
 def evidence(case: Case, device: DeviceEstimate) -> tuple[str, ...]:

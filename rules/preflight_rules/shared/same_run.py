@@ -82,7 +82,7 @@ def _read_elsewhere(case: Case) -> str:
         return "the file that sets the batch size cannot be parsed, and other lines may read it"
     line = text.count("\n", 0, origin.span.start) + 1
     constants = {
-        target.id
+        target.id: _option_on(node.value, line)
         for node in ast.walk(tree)
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and node.value.lineno == line
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
@@ -90,9 +90,29 @@ def _read_elsewhere(case: Case) -> str:
     }
     for parent in (one for one in ast.walk(tree) if not _takes_a_batch(one)):
         for node in ast.iter_child_nodes(parent):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in constants:
+            if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in constants):
+                continue
+            if not _is_for_a_trainer(parent, constants[node.id]):
                 return f"line {node.lineno} of {origin.path} also reads {node.id}, for another purpose"
     return ""
+
+
+def _option_on(value: ast.AST, line: int) -> str:
+    """The option of a call that takes the batch of a device, as in `args = TrainingArguments(...)`; "" of a number."""
+    options = (one.arg for one in ast.walk(value) if isinstance(one, ast.keyword) and one.value.lineno == line)
+    return next((name for name in options if name is not None and name.startswith("per_device_")), "")
+
+
+def _is_for_a_trainer(parent: ast.AST, option: str) -> bool:
+    """Whether the arguments of a trainer are read here as such, or for another option."""
+    if not option:
+        return False
+    if isinstance(parent, ast.Attribute):
+        return parent.attr != option
+    if isinstance(parent, ast.Call):
+        called = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+        return str(called).endswith("Trainer")
+    return isinstance(parent, ast.keyword) and parent.arg == "args"
 
 
 def _takes_a_batch(node: ast.AST) -> bool:

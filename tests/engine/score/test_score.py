@@ -13,6 +13,7 @@ from preflight import api
 from preflight.engine.score import scorer as module
 from preflight.engine.score.columns import COLUMNS
 from preflight.engine.score.scorer import Scorer
+from preflight.vocabulary.job import fields
 
 MODELS = {
     "gpt2": "causal-lm", "distilgpt2": "causal-lm", "EleutherAI/pythia-160m": "causal-lm",
@@ -25,6 +26,7 @@ MODELS = {
 CARDS = ("t4", "RTX 4090", "a100-40gb")
 SAME = (
     "verdict",
+    "mark",
     "standing",
     "device_verdict",
     "host_verdict",
@@ -180,10 +182,12 @@ def test_a_verdict_stands_on_what_a_row_knows() -> None:
     """A table of what `check` found keeps how each value is known."""
     weak = {**GOOD, "train.seq_len": 64, "standings": {"train.seq_len": "by-name"}}
     seen = {**GOOD, "standings": {"train.seq_len": "dry-run", "train.batch_size": "dry-run", "model.name": "dry-run"}}
-    plain, doubted, well = Scorer().score([GOOD, weak, seen])
-    assert (plain["verdict"], plain["standing"]) == ("fits", "read")
+    every = {**dict.fromkeys(fields(), "read")}
+    plain, doubted, well, whole = Scorer().score([GOOD, weak, seen, {**GOOD, "standings": every}])
+    assert (plain["verdict"], plain["standing"]) == ("fits", "default")  # the row states no optimizer, say
+    assert (whole["verdict"], whole["standing"]) == ("fits", "read")
     assert (doubted["verdict"], doubted["standing"], doubted["assumptions"]) == ("fits-if", "by-name", "train.seq_len")
-    assert (well["verdict"], well["by"], well["standing"]) == ("fits", "bound", "read")
+    assert (well["verdict"], well["by"], well["standing"]) == ("fits", "bound", "default")
     for wrong in ("read", ["read"], {"train.seq_len": "sure"}, {"train.seqlen": "read"}, {"train.seq_len": ["read"]}):
         (found,) = Scorer().score([{**GOOD, "standings": wrong}])
         assert "standings" in str(found["error"]), wrong

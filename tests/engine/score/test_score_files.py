@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from preflight.engine.score import files
 from preflight.engine.score.files import score_file
 from preflight.engine.score.scorer import Scorer
 from preflight.vocabulary.errors import UsageError
+from preflight.vocabulary.study import Skipped
 
 
 def job(number: int) -> str:
@@ -148,6 +150,18 @@ def test_a_directory_of_configurations(tmp_path: Path) -> None:
     assert rows["train.py"]["error"] is None
     assert rows["train.py"]["verdict"]
     assert found.left_out == 1
+
+
+def test_a_file_that_cannot_be_judged_has_its_kind_as_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from preflight.engine.score import folders
+
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "train.py").write_text(PROGRAM, encoding="utf-8")
+    seen = SimpleNamespace(studies=(), skipped=(Skipped("train.py", "crashed", "a reader failed"),))
+    monkeypatch.setattr(folders.check, "analyse", lambda *given: seen)
+    score_file(tmp_path / "jobs", tmp_path / "out.jsonl", Scorer("t4"))
+    [row] = read(tmp_path / "out.jsonl")
+    assert (row["cause"], row["error"]) == ("crashed", "a reader failed")
 
 
 def test_an_interrupted_run_of_a_directory_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,4 +204,4 @@ def test_a_type_that_can_be_several_gpus_stays_open(gres: str, feature: str, gpu
     cluster = by_type(read_slurm_conf(conf))
     assert cluster.nodes[0].gpu == gpu
     found = resolve(Request(gpus_per_node=1), cluster)
-    assert bool(found.notes) is doubtful
+    assert bool(found.doubts) is doubtful
