@@ -41,7 +41,7 @@ from preflight.program.adaptations import liger_bindings, loaded_as_saved
 from preflight.program.adapters import adapter_bindings, applied
 from preflight.program.arguments import Arguments
 from preflight.program.arguments_from_configuration import with_configuration
-from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
+from preflight.program.bindings import bind, constant, first_origin, fold, is_constant, settled, under
 from preflight.program.call_site import words
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
 from preflight.program.dataset_kinds import dataset_kind
@@ -53,8 +53,9 @@ from preflight.program.images import image_bindings
 from preflight.program.kept_weights import kept_weights
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
-from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
+from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step, training_passes
 from preflight.program.model_configurations import vocabulary_bindings
+from preflight.program.model_inputs import sequences_of
 from preflight.program.models import batch_norm, is_part, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
 from preflight.program.own_modules import own_module_bindings
@@ -245,10 +246,13 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
 
 
 def _passes(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """A loader's samples go through the model several times before the gradients are computed: chosen and rejected
-    answers, two views of a picture."""
-    count = passes_per_step(records, project)
-    return [] if count == 1 else [bind("train.sequences_per_sample", Const(count), Rank.read)]
+    """A loader's samples go through the model several times before the gradients are computed, or several at once:
+    chosen and rejected answers, two views of a picture."""
+    count, at_once = passes_per_step(records, project), sequences_of(training_passes(records))
+    if at_once is None:
+        return [] if count == 1 else [bind("train.sequences_per_sample", Const(count), Rank.read)]
+    whole = at_once if count == 1 else fold(Op("*", (at_once, Const(count))), at_once.origin)
+    return [bind("train.sequences_per_sample", whole, Rank.read)]
 
 
 def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRecord], tuple[Parameter, ...]]:

@@ -266,6 +266,12 @@ def passes_per_step(records: Sequence[CallRecord], project: Project) -> int:
     return max((len(nodes) for nodes in found.values()), default=1)
 
 
+def training_passes(records: Sequence[CallRecord]) -> list[CallRecord]:
+    """The forward passes of the files that have a backward pass, without those of evaluations."""
+    paths = {record.path for record in backwards(records)}
+    return [record for record in records if record.path in paths and is_forward(record) and not evaluates(record)]
+
+
 def _always_in(loop: ast.AST, record: CallRecord, project: Project) -> bool:
     """Whether each round of the loop makes the call once."""
     for node in around(record, project):

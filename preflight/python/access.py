@@ -158,11 +158,20 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
         if isinstance(key, str) and key in value.attributes:
             return value.attributes[key]
         return Attribute(value, "[]", origin)
+    if isinstance(value, Attribute) and comes_from_loader(value):
+        return Attribute(value, "[]", origin)
     return (
         ev.op("get", (to_expr(value), expr), origin)
         if is_expr(value)
         else unknown("the item of the object is not known", origin)
     )
+
+
+def comes_from_loader(value: Abstract | None) -> bool:
+    """Whether it is a part of what a loop over a library's object gives: of a batch."""
+    while isinstance(value, Attribute):
+        value = value.receiver
+    return isinstance(value, Instance) and value.cls is None and ".item" in value.made_by
 
 
 def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, node: ast.expr, frame: Frame) -> Abstract:

@@ -1,0 +1,90 @@
+"""How many sequences the model gets for each sample of the loader: a loop may join views, repeat the batch, or cut it.
+
+`images = torch.cat([views[0], views[1]])` gives the model two for each sample of the loader's batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preflight.python.access import comes_from_loader
+from preflight.python.objects import CallRecord, Container, Instance, alternatives
+from preflight.vocabulary.values import Cause, Const, Expr, Unknown
+
+_JOINS = ("cat", "concat", "concatenate", "hstack", "vstack")
+_REPEATS = ("repeat", "repeat_interleave", "tile")
+_PARTS = ("chunk.item", "split.item", "tensor_split.item", "unbind.item")
+_FOLDS = ("flatten", "view", "reshape", "rearrange")
+"""Methods and functions that may fold two dimensions into the first: views or frames into the batch."""
+_BATCH = ".item"
+"""Within the name of what a loader gives in each round."""
+
+
+def sequences_of(records: Sequence[CallRecord]) -> Expr | None:
+    """The most that one of the forward calls gets for each sample; None where all get the batch as it is."""
+    found = [one for record in records for value in _given(record) if (one := _of(value)) is not None]
+    unknown = next((one for one in found if isinstance(one.value, Unknown)), None)
+    counts = [one for one in found if isinstance(one.value, int)]
+    return unknown or max(counts, key=lambda one: int(str(one.value)), default=None)
+
+
+def _given(record: CallRecord) -> list[Instance]:
+    values = (*record.arguments, *record.keywords.values())
+    return [one for value in values for one in alternatives(value) if isinstance(one, Instance)]
+
+
+def _of(value: Instance) -> Const | None:
+    """The sequences of a tensor for each sample of a batch; None where it is one, or no tensor of a batch."""
+    record = value.record
+    if value.made_by.endswith(_PARTS) and _BATCH in value.made_by.removesuffix(_BATCH):
+        return Const(Unknown("the model gets a part of the batch at a time", Cause.not_read), value.origin)
+    if record is None:
+        return None
+    if record.method in _JOINS and record.name.startswith("torch."):
+        return _joined(record)
+    if record.method in _REPEATS and comes_from_loader(record.receiver_object):
+        return _repeated(record)
+    if record.method in _FOLDS and _folds(record):
+        words = f"{record.method}() may put another dimension of the batch into the first"
+        return Const(Unknown(words, Cause.not_read), record.origin)
+    return None
+
+
+def _joined(record: CallRecord) -> Const | None:
+    """`torch.cat([first, second])` along the first dimension (torch 2.13, `torch.cat`: `dim=0`)."""
+    dim, parts = record.argument("dim", 1) or record.kwargs.get("axis"), record.object("tensors", 0)
+    along_first = record.method != "hstack" and (dim is None or (isinstance(dim, Const) and dim.value == 0))
+    if not along_first or not isinstance(parts, Container):
+        return None
+    items = list(parts.items.values())
+    if not any(map(comes_from_loader, items)):
+        return None
+    if parts.open or not all(map(comes_from_loader, items)):
+        return Const(Unknown("the model gets more than the batch of the loader", Cause.not_read), record.origin)
+    return Const(len(items), record.origin) if len(items) > 1 else None
+
+
+def _repeated(record: CallRecord) -> Const | None:
+    """`x.repeat(4, 1)` and `x.repeat_interleave(4, dim=0)`."""
+    times, dim = record.argument("repeats", 0), record.argument("dim", 1)
+    if record.method == "repeat_interleave" and not (isinstance(dim, Const) and dim.value == 0):
+        return None
+    if not isinstance(times, Const) or not isinstance(times.value, int):
+        return Const(Unknown("the model gets the batch several times", Cause.not_read), record.origin)
+    return Const(times.value, record.origin) if times.value > 1 else None
+
+
+def _folds(record: CallRecord) -> bool:
+    """Whether a change of shape may make the first dimension longer than the batch. `x.view(-1, width)` of pictures is
+    one row a sample."""
+    if record.method == "rearrange":
+        pattern = record.argument("pattern", 1)
+        text = pattern.value if isinstance(pattern, Const) else None
+        given = record.arguments[0] if record.arguments else None
+        return isinstance(text, str) and text.partition("->")[2].strip().startswith("(") and comes_from_loader(given)
+    if not comes_from_loader(record.receiver_object):
+        return False
+    first = record.args[0] if record.args else None
+    if record.method == "flatten":
+        return isinstance(first, Const) and first.value == 0 and len(record.args) > 1
+    return isinstance(first, Const) and first.value == -1 and len(record.args) > 3
