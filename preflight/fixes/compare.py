@@ -77,7 +77,7 @@ def differences(before: Study, after: Study, intent: Intent) -> Iterator[Differe
     """The changes between two readings of a study, except the intended ones."""
     if before.program != after.program or not _same_files(before, after, intent):
         yield Difference("the files that belong together")
-    yield from _requests(before.request, after.request, intent)
+    yield from requests(before.request, after.request, intent)
     later = {_key(box): box for box in after.boxes}
     for box in before.boxes:
         match = later.pop(_key(box), None)
@@ -201,11 +201,11 @@ def _axes(before: Sequence[Axis], after: Sequence[Axis], intent: Intent) -> Iter
             if axis.name not in intent.pinned:
                 yield Difference(axis.name)
             continue
-        if _same_domain(axis.domain, match.domain):
+        if same_domain(axis.domain, match.domain):
             continue
         meant = [change for change in intent.changes if change.field == axis.name or change.field in axis.fields]
         if (not meant and (intent.changes or not intent.touches(_places(axis)))) or any(
-            change.keep is not None and not _keeps(match.domain, change.keep) for change in meant
+            change.keep is not None and not keeps(match.domain, change.keep) for change in meant
         ):
             yield Difference(axis.name)
     yield from (Difference(name) for name in later)
@@ -221,7 +221,7 @@ def _places(axis: Axis) -> list[Origin | None]:
     return places
 
 
-def _keeps(domain: Domain, keep: tuple[Value, ...]) -> bool:
+def keeps(domain: Domain, keep: tuple[Value, ...]) -> bool:
     if isinstance(domain, Choices):
         return len(domain.values) == len(keep) and all(same(x, y) for x, y in zip(domain.values, keep, strict=True))
     if isinstance(domain, Range) and keep:
@@ -229,7 +229,7 @@ def _keeps(domain: Domain, keep: tuple[Value, ...]) -> bool:
     return False
 
 
-def _same_domain(one: Domain, other: Domain) -> bool:
+def same_domain(one: Domain, other: Domain) -> bool:
     if isinstance(one, Choices) and isinstance(other, Choices):
         return same(one.values, other.values)
     if isinstance(one, Range) and isinstance(other, Range):
@@ -272,7 +272,7 @@ def _written_elsewhere(name: str, expr: Expr) -> bool:
     return name.rsplit(".", 1)[-1].replace("-", "_") not in [str(step).replace("-", "_") for step in place.route]
 
 
-def _requests(before: Request | None, after: Request | None, intent: Intent) -> Iterator[Difference]:
+def requests(before: Request | None, after: Request | None, intent: Intent) -> Iterator[Difference]:
     if before is None or after is None:
         if before is not after:
             yield Difference("the request")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from preflight.fixes.insert import insertion
 from preflight.fixes.invert import solutions
+from preflight.fixes.limits import limited
 from preflight.fixes.text_edits import keep_items, replace_text
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project, UnreadableFile
@@ -56,6 +57,8 @@ def edits_in(change: Change, study: Study, project: Project, meant: Sequence[Box
     try:
         if change.field.startswith("request."):
             return _request(change, study, project)
+        if change.by is not None:
+            return limited(change, study, project)
         if change.keep is not None:
             return _axis(change, meant or study.boxes, project, bool(meant))
         return _field(change, study, project)

@@ -11,7 +11,8 @@ from typing import cast
 from preflight.documents.render import language_of
 from preflight.fixes import yaml_round_trip
 from preflight.fixes.changed_routes import only_meant
-from preflight.fixes.compare import Difference, Intent, carried_over, differences
+from preflight.fixes.compare import Difference, Intent, carried_over
+from preflight.fixes.compare_slices import unintended
 from preflight.fixes.costs import costs_of
 from preflight.fixes.launches import CheckResult, Launches, listed
 from preflight.fixes.overridden import overridable
@@ -237,7 +238,7 @@ class Prover:
         ]
         known = next((one for read, meant, one in self._compared if read is after and meant == intent), None)
         if known is None:
-            known = [one for _, old, new in changed for one in differences(old, new, intent)]
+            known = [one for _, old, new in changed for one in unintended(old, new, intent)]
             self._compared.append((after, intent, known))
         found = list(known)
         for index, old, new in changed:

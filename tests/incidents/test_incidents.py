@@ -21,7 +21,7 @@ INCIDENTS = {
 AT_RISK = {"wandb-host-oom": 1}
 """Combinations that may exceed the GPU afterwards: what would help is another run (batch normalisation)."""
 SAFELY_FIXED = ("wandb-host-oom", "slurm-validation-oom")
-UNSAFELY_FIXED = ("wandb-vocab-gpu-oom", "argparse-clip-gpu-oom")
+UNSAFELY_FIXED = ("wandb-vocab-gpu-oom", "argparse-clip-gpu-oom", "optuna-hpo-gpu-oom")
 SAMPLE = {"slurm-validation-oom": ("--set", "data.sample_bytes=230000000")}
 """What the files of an incident cannot say: a decoded sample of eight cameras and the lidar sweeps, as float32."""
 

@@ -190,3 +190,17 @@ def test_a_bound_that_depends_on_a_range_is_as_wide_as_it_gets(read: Read) -> No
     domains = {axis.name: plain(axis.domain) for axis in reading.axes}
     assert domains["bs"] == Range(1, 64, 1)
     assert domains["accum"] == Choices((1, 2, 4))
+
+
+def test_a_trial_keeps_what_it_suggested(read: Read) -> None:
+    reading = read(
+        """
+        def size(trial):
+            return trial.suggest_int("bs", 1, {"a": 64}.get(trial.params["name"], 8))
+        def objective(trial):
+            trial.suggest_categorical("name", ["a", "b"])
+            train(trial.params["name"], size(trial))
+        optuna.create_study().optimize(objective)
+        """
+    )
+    assert [plain(branch.axes[0].domain) for branch in reading.branches] == [Range(1, 64, 1), Range(1, 8, 1)]
