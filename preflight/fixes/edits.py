@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from preflight.fixes.guarded import GUARDED, guarded
 from preflight.fixes.insert import insertion
 from preflight.fixes.invert import solutions
 from preflight.fixes.limits import limited
@@ -57,6 +58,8 @@ def edits_in(change: Change, study: Study, project: Project, meant: Sequence[Box
     try:
         if change.field.startswith("request."):
             return _request(change, study, project)
+        if change.field == GUARDED:
+            return guarded(study, project)
         if change.by is not None:
             return limited(change, study, project)
         if change.keep is not None:

@@ -22,6 +22,7 @@ from preflight.vocabulary.budgets import PROOF_SECONDS, PROOFS, ProofTime
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.study import Study
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Cause
 
@@ -153,7 +154,8 @@ class Prover:
             refusal = self._refused(fix, finding.study) if fix is not None else None
             if fix is not None and refusal is None:
                 study = self.found.studies[finding.study].study if finding.study is not None else None
-                return replace(fix, costs=costs_of(proposal.changes, study)), ()
+                title = f"{fix.title}{_registered(fix, study)}"
+                return replace(fix, title=title, costs=costs_of(proposal.changes, study)), ()
             if refusal is not None:
                 notes[f"no fix is offered: {refusal}"] = None
         return None, tuple(notes)
@@ -245,6 +247,12 @@ class Prover:
             if own is not None and index != own:
                 found += carried_over(self.found.studies[own].study, old, new, intent)
         return found
+
+
+def _registered(fix: Fix, study: Study | None) -> str:
+    """What is left to do after an edit of a sweep's file: W&B keeps the configuration that was registered."""
+    sweeps = {reading.path for reading in study.readings if reading.dialect == "wandb"} if study is not None else set()
+    return "; run `wandb sweep` again" if any(edit.path in sweeps for edit in fix.edits) else ""
 
 
 def _key(finding: Finding) -> _Key:

@@ -61,7 +61,7 @@ class Change:
 
     For an axis of a search space, `keep` is the values (or the two bounds of a range) that stay; `value` is unused.
     `by` says it for each value of another axis; `keep` is then the widest of them. For SLURM's request, `field` is
-    `request.memory` and the like.
+    `request.memory` and the like. `program.guarded` wraps the objective of an Optuna study in preflight's guard.
     """
 
     field: str

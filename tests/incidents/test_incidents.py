@@ -90,6 +90,14 @@ def test_a_second_fix_changes_nothing(option: str, name: str) -> None:
     assert found.twice == found.once
 
 
+def test_an_edited_sweep_has_to_be_registered_again() -> None:
+    [edited] = checked("wandb-vocab-gpu-oom").named("logits-exceed-gpu")
+    assert {edit["path"] for edit in edited["fix"]["edits"]} == {"sweep_config_minimal.yaml"}
+    assert edited["fix"]["title"].endswith("; run `wandb sweep` again")
+    [other] = checked("wandb-host-oom").named("host-memory-exceeded")  # of which the program is edited
+    assert "wandb sweep" not in other["fix"]["title"]
+
+
 # --- wandb-host-oom ---------------------------------------------------------------------------------------------------
 
 
