@@ -63,7 +63,7 @@ class EvalUnbatched(Rule):
         else:
             severity, takes = Severity.warning, _samples_that_fit(case)
         yield self.finding(
-            f"the evaluation runs {number} through the model as one batch{takes}",
+            f"the evaluation runs {number} through the model as one batch{takes}{remedies.unsaved(case)}",
             case.study.facts["eval_unbatched"].origin,
             severity,
             Confidence.high if severity is Severity.error else Confidence.medium,

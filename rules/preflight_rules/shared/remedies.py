@@ -100,6 +100,11 @@ def _text(job: Job, changes: Changes) -> str:
     return ", ".join(words)
 
 
+def unsaved(case: Case) -> str:
+    """What is lost where the validation does not fit, to end a message with; "" where that is not known."""
+    return "; no checkpoint is written before the first validation" if case.fact("saves_late") is True else ""
+
+
 def evaluation_changes(case: Case) -> Changes:
     """Changes that lower the peak of the evaluation: a smaller batch, else logits that move to the host more often."""
     device = case.estimates.device
