@@ -122,6 +122,39 @@ def test_a_real_study_runs_after_the_fix(tmp_path: Path) -> None:
     assert 24 in {batch for _, batch, _ in seen}
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("create_study()", 'create_study(sampler=optuna.samplers.GridSampler({"batch_size": [4, 24]}))'),
+        ("study.optimize", 'study.enqueue_trial({"batch_size": 24})\nstudy.optimize'),
+    ],
+)
+def test_a_study_that_is_given_values_is_left_alone(old: str, new: str, tmp_path: Path) -> None:
+    text, _ = after_fixes(PLAIN.replace(old, new), tmp_path)
+    assert 'suggest_int("batch_size", 4, 24, step=4)' in text
+
+
+BRANCHES = """\
+def objective(trial):
+    model = trial.suggest_categorical("model", ["bert-base-uncased", "bert-large-uncased"])
+    if model == "bert-large-uncased":
+        return train(model, trial.suggest_categorical("batch", [4, 8, 24]), 512)
+    return train(model, trial.suggest_categorical("batch", [4, 8, 24]), 128)
+
+
+study = optuna.create_study()
+study.optimize(objective, n_trials=20)
+"""
+
+
+def test_one_branch_of_a_name_is_not_narrowed(tmp_path: Path) -> None:
+    text, _ = after_fixes(BRANCHES, tmp_path)
+    assert text.count('"batch", [4, 8, 24]') == 2  # Optuna would refuse the other list
+    narrowed = BRANCHES.replace('"batch", [4, 8, 24]), 512', '"batch_large", [4, 8, 24]), 512')
+    text, _ = after_fixes(narrowed, tmp_path)
+    assert '"batch_large", [4, 8])' in text
+
+
 LIMIT = KeptBy("model", (("bert-base-uncased", (4, 24)), ("bert-large-uncased", (4, 8))))
 LISTED = PLAIN.replace('suggest_int("batch_size", 4, 24, step=4)', 'suggest_categorical("batch_size", [4, 8, 24])')
 OF_LIST = KeptBy("model", (("bert-base-uncased", (4, 8, 24)), ("bert-large-uncased", (4, 8))))
