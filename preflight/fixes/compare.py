@@ -34,6 +34,9 @@ HARMLESS = ("validation.", "data.", "machine.", "train.batch_size", "train.grad_
 twice the batch). The batches of validation, the loading of data and the memory request do not change what the optimizer
 computes. Whether batch and accumulation may change is decided by the rule that proposes it."""
 
+COUNTED = ("validation.samples",)
+"""Fields among them that decide what the evaluation says."""
+
 
 @dataclass(frozen=True)
 class Intent:
@@ -143,7 +146,7 @@ def _boxes(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
                 yield Difference(name)
         elif not _follows(name, old, new, intent):
             yield Difference(name)
-        elif intent.changes and not name.startswith(HARMLESS):
+        elif intent.changes and (not name.startswith(HARMLESS) or name in COUNTED):
             yield Difference(name, harmless=_bound_to_follow(name, old, before, intent))
     yield from _settings(before, after, intent)
 

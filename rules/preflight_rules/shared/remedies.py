@@ -110,6 +110,8 @@ def evaluation_changes(case: Case) -> Changes:
     device = case.estimates.device
     if device is None or device.phase not in EVALUATION or device.fitting:
         return {}
+    if case.fact("eval_unbatched") is True:  # the batch is the set: less of it would evaluate fewer samples
+        return {}
 
     def quiet(changes: Changes) -> bool:
         after = case.estimate(changed(case, changes)).device
