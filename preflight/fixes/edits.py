@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from preflight.fixes import in_chunks
 from preflight.fixes.guarded import GUARDED, guarded
 from preflight.fixes.insert import insertion
 from preflight.fixes.invert import solutions
@@ -60,6 +61,8 @@ def edits_in(change: Change, study: Study, project: Project, meant: Sequence[Box
             return _request(change, study, project)
         if change.field == GUARDED:
             return guarded(study, project)
+        if change.field == "validation.batch_size" and in_chunks.FACT in study.facts:
+            return in_chunks.in_chunks(change.value, study, project)
         if change.by is not None:
             return limited(change, study, project)
         if change.keep is not None:

@@ -16,6 +16,7 @@ from itertools import repeat
 from preflight.documents.layout import line_end, line_start, newline_of
 from preflight.documents.python import PythonDocument, parse_python
 from preflight.documents.render import render
+from preflight.fixes.python_names import SCOPES, Parents, above, binds, called, indent_at, parents_of
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.study import Box, Study
@@ -31,7 +32,6 @@ _RECORDS = ("params", "best_params", "hyperparameters")
 """Attributes that hold what was suggested, by the names it was suggested under."""
 LINE = 120
 """Characters of a line up to which a limit stays in it."""
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def branch_name(name: str, kept: Kept) -> str:
@@ -142,7 +142,7 @@ def _looked_up(tree: ast.AST, name: str) -> Iterator[bool]:
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.Call) and _called(node) in _LISTED:
+        if isinstance(node, ast.Call) and called(node) in _LISTED:
             continue
         if isinstance(node, ast.Subscript) and _is_params(node.value) and isinstance(node.slice, ast.Constant):
             yield node.slice.value == name
@@ -155,10 +155,6 @@ def _looked_up(tree: ast.AST, name: str) -> Iterator[bool]:
 
 def _is_params(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in _RECORDS
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +204,7 @@ class _Call:
 
     def _of_bound(self, domain: Range) -> Edit:
         node = self._argument("high", 2)
-        if _called(self.node) not in _BOUNDED or any(kept[0] != domain.low for kept in self.kept.values()):
+        if called(self.node) not in _BOUNDED or any(kept[0] != domain.low for kept in self.kept.values()):
             raise CannotEdit("a lower bound would have to rise")
         if not isinstance(node, (ast.Constant, ast.Name, ast.Attribute)):
             raise CannotEdit("the bound is no plain number")
@@ -221,7 +217,7 @@ class _Call:
         if len(texts) < 2 and self._fits_in_line(span, limit):
             return Edit(self._path, span, f"{limit}{whole}")
         limits = {value: text for text, values in texts for value in values}
-        indent = self._indent(span.start)
+        indent = indent_at(self.document, span.start)
         table = [f"{indent}    {_quoted(value)}: {limits[value]}," for value in self.kept if value in limits]
         return Edit(self._path, span, self._lines(["{", *table, f"{indent}}}.get({self._value}, {whole})"]))
 
@@ -240,7 +236,7 @@ class _Call:
         if widest != domain.values:
             last = f"{self.document.text(self.node.func)}({self.document.text(name)}, {self._choices(domain, widest)})"
         span = self.document.span(self.node)
-        indent = self._indent(span.start)
+        indent = indent_at(self.document, span.start)
         body = [f"{indent}    {line}" for line in (*lines, f"else {last}")]
         return Edit(self._path, span, self._lines(["(", *body, f"{indent})"]))
 
@@ -275,20 +271,20 @@ class _Call:
 
     def _variable(self) -> str | None:
         """The variable of the same function that a statement before the call assigns, and no other one."""
-        parents = {child: node for node in ast.walk(self.document.tree) for child in ast.iter_child_nodes(node)}
+        parents = parents_of(self.document)
         suggested = self._at(self.other)
         assigned = parents[suggested]
         targets = assigned.targets if isinstance(assigned, ast.Assign) else []
         if len(targets) != 1 or not isinstance(targets[0], ast.Name):
             return None
         name = targets[0].id
-        above = list(_above(self.node, parents))
-        scope = next((node for node in above if isinstance(node, _SCOPES)), self.document.tree)
-        if scope is not next((n for n in _above(suggested, parents) if isinstance(n, _SCOPES)), self.document.tree):
+        around = list(above(self.node, parents))
+        scope = next((node for node in around if isinstance(node, SCOPES)), self.document.tree)
+        if scope is not next((n for n in above(suggested, parents) if isinstance(n, SCOPES)), self.document.tree):
             return None
-        stored = [node for node in ast.walk(scope) if _binds(node, name)]
+        stored = [node for node in ast.walk(scope) if binds(node, name)]
         earlier = self.document.span(assigned).end <= self.document.span(self.node).start
-        return name if len(stored) == 1 and earlier and _runs_before(assigned, above, parents) else None
+        return name if len(stored) == 1 and earlier and _runs_before(assigned, around, parents) else None
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -303,11 +299,6 @@ class _Call:
         text = self.document.source.text
         return not more or line_end(text, span.end) - line_start(text, span.start) + len(more) <= LINE
 
-    def _indent(self, at: int) -> str:
-        """The white space before the line that holds an offset."""
-        line = self.document.source.text[line_start(self.document.source.text, at) :]
-        return line[: len(line) - len(line.lstrip(" \t"))]
-
 
 def _width(axis: Axis, kept: Kept) -> float:
     """How much stays: of a range up to where, of choices how many."""
@@ -315,31 +306,14 @@ def _width(axis: Axis, kept: Kept) -> float:
     return float(top) if isinstance(axis.domain, Range) and isinstance(top, (int, float)) else len(kept)
 
 
-def _above(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    while node in parents:
-        node = parents[node]
-        yield node
-
-
-def _runs_before(statement: ast.AST, above: Sequence[ast.AST], parents: Mapping[ast.AST, ast.AST]) -> bool:
+def _runs_before(statement: ast.AST, around: Sequence[ast.AST], parents: Parents) -> bool:
     """Whether a statement stands in one of the blocks around a later place, so that it always runs before it."""
     holder = parents[statement]
     return any(
-        statement in block and any(one in block for one in above)
+        statement in block and any(one in block for one in around)
         for block in (getattr(holder, name, None) for name in ("body", "orelse", "finalbody"))
         if isinstance(block, list)
     )
-
-
-def _binds(node: ast.AST, name: str) -> bool:
-    """Whether a node gives a name a value, or makes it one of another scope."""
-    if isinstance(node, ast.Name):
-        return node.id == name and not isinstance(node.ctx, ast.Load)
-    if isinstance(node, (ast.Global, ast.Nonlocal)):
-        return name in node.names
-    if isinstance(node, ast.arg):
-        return node.arg == name
-    return name in (getattr(node, "name", None), getattr(node, "asname", None))  # a function, an import, a pattern
 
 
 def _quoted(text: str) -> str:
