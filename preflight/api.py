@@ -40,7 +40,16 @@ from preflight.space.jobs import JobMaker
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.errors import PreflightError, UsageError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
-from preflight.vocabulary.findings import Change, Confidence, Finding, Proposal, Safety, Severity, severity_of
+from preflight.vocabulary.findings import (
+    Change,
+    Confidence,
+    Finding,
+    KeptBy,
+    Proposal,
+    Safety,
+    Severity,
+    severity_of,
+)
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.optimizer import Copies, Optimizer, Step
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
@@ -127,6 +136,7 @@ __all__ = [
     "Interval",
     "Job",
     "JobMaker",
+    "KeptBy",
     "Limits",
     "Link",
     "ModelVerdict",

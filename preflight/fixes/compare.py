@@ -34,6 +34,9 @@ HARMLESS = ("validation.", "data.", "machine.", "train.batch_size", "train.grad_
 twice the batch). The batches of validation, the loading of data and the memory request do not change what the optimizer
 computes. Whether batch and accumulation may change is decided by the rule that proposes it."""
 
+COUNTED = ("validation.samples",)
+"""Fields among them that decide what the evaluation says."""
+
 
 @dataclass(frozen=True)
 class Intent:
@@ -77,7 +80,7 @@ def differences(before: Study, after: Study, intent: Intent) -> Iterator[Differe
     """The changes between two readings of a study, except the intended ones."""
     if before.program != after.program or not _same_files(before, after, intent):
         yield Difference("the files that belong together")
-    yield from _requests(before.request, after.request, intent)
+    yield from requests(before.request, after.request, intent)
     later = {_key(box): box for box in after.boxes}
     for box in before.boxes:
         match = later.pop(_key(box), None)
@@ -143,7 +146,7 @@ def _boxes(before: Box, after: Box, intent: Intent) -> Iterator[Difference]:
                 yield Difference(name)
         elif not _follows(name, old, new, intent):
             yield Difference(name)
-        elif intent.changes and not name.startswith(HARMLESS):
+        elif intent.changes and (not name.startswith(HARMLESS) or name in COUNTED):
             yield Difference(name, harmless=_bound_to_follow(name, old, before, intent))
     yield from _settings(before, after, intent)
 
@@ -201,11 +204,11 @@ def _axes(before: Sequence[Axis], after: Sequence[Axis], intent: Intent) -> Iter
             if axis.name not in intent.pinned:
                 yield Difference(axis.name)
             continue
-        if _same_domain(axis.domain, match.domain):
+        if same_domain(axis.domain, match.domain):
             continue
         meant = [change for change in intent.changes if change.field == axis.name or change.field in axis.fields]
         if (not meant and (intent.changes or not intent.touches(_places(axis)))) or any(
-            change.keep is not None and not _keeps(match.domain, change.keep) for change in meant
+            change.keep is not None and not keeps(match.domain, change.keep) for change in meant
         ):
             yield Difference(axis.name)
     yield from (Difference(name) for name in later)
@@ -221,7 +224,7 @@ def _places(axis: Axis) -> list[Origin | None]:
     return places
 
 
-def _keeps(domain: Domain, keep: tuple[Value, ...]) -> bool:
+def keeps(domain: Domain, keep: tuple[Value, ...]) -> bool:
     if isinstance(domain, Choices):
         return len(domain.values) == len(keep) and all(same(x, y) for x, y in zip(domain.values, keep, strict=True))
     if isinstance(domain, Range) and keep:
@@ -229,7 +232,7 @@ def _keeps(domain: Domain, keep: tuple[Value, ...]) -> bool:
     return False
 
 
-def _same_domain(one: Domain, other: Domain) -> bool:
+def same_domain(one: Domain, other: Domain) -> bool:
     if isinstance(one, Choices) and isinstance(other, Choices):
         return same(one.values, other.values)
     if isinstance(one, Range) and isinstance(other, Range):
@@ -272,7 +275,7 @@ def _written_elsewhere(name: str, expr: Expr) -> bool:
     return name.rsplit(".", 1)[-1].replace("-", "_") not in [str(step).replace("-", "_") for step in place.route]
 
 
-def _requests(before: Request | None, after: Request | None, intent: Intent) -> Iterator[Difference]:
+def requests(before: Request | None, after: Request | None, intent: Intent) -> Iterator[Difference]:
     if before is None or after is None:
         if before is not after:
             yield Difference("the request")

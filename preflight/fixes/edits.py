@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from preflight.fixes import in_chunks
+from preflight.fixes.guarded import GUARDED, guarded
 from preflight.fixes.insert import insertion
 from preflight.fixes.invert import solutions
+from preflight.fixes.limits import limited
 from preflight.fixes.text_edits import keep_items, replace_text
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project, UnreadableFile
@@ -56,6 +59,12 @@ def edits_in(change: Change, study: Study, project: Project, meant: Sequence[Box
     try:
         if change.field.startswith("request."):
             return _request(change, study, project)
+        if change.field == GUARDED:
+            return guarded(study, project)
+        if change.field == "validation.batch_size" and in_chunks.FACT in study.facts:
+            return in_chunks.in_chunks(change.value, study, project)
+        if change.by is not None:
+            return limited(change, study, project)
         if change.keep is not None:
             return _axis(change, meant or study.boxes, project, bool(meant))
         return _field(change, study, project)

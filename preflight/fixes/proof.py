@@ -11,7 +11,8 @@ from typing import cast
 from preflight.documents.render import language_of
 from preflight.fixes import yaml_round_trip
 from preflight.fixes.changed_routes import only_meant
-from preflight.fixes.compare import Difference, Intent, carried_over, differences
+from preflight.fixes.compare import Difference, Intent, carried_over
+from preflight.fixes.compare_slices import unintended
 from preflight.fixes.costs import costs_of
 from preflight.fixes.launches import CheckResult, Launches, listed
 from preflight.fixes.overridden import overridable
@@ -21,6 +22,7 @@ from preflight.vocabulary.budgets import PROOF_SECONDS, PROOFS, ProofTime
 from preflight.vocabulary.findings import Finding, Fix, Proposal, Safety
 from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.study import Study
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Cause
 
@@ -152,7 +154,8 @@ class Prover:
             refusal = self._refused(fix, finding.study) if fix is not None else None
             if fix is not None and refusal is None:
                 study = self.found.studies[finding.study].study if finding.study is not None else None
-                return replace(fix, costs=costs_of(proposal.changes, study)), ()
+                title = f"{fix.title}{_registered(fix, study)}"
+                return replace(fix, title=title, costs=costs_of(proposal.changes, study)), ()
             if refusal is not None:
                 notes[f"no fix is offered: {refusal}"] = None
         return None, tuple(notes)
@@ -237,13 +240,19 @@ class Prover:
         ]
         known = next((one for read, meant, one in self._compared if read is after and meant == intent), None)
         if known is None:
-            known = [one for _, old, new in changed for one in differences(old, new, intent)]
+            known = [one for _, old, new in changed for one in unintended(old, new, intent)]
             self._compared.append((after, intent, known))
         found = list(known)
         for index, old, new in changed:
             if own is not None and index != own:
                 found += carried_over(self.found.studies[own].study, old, new, intent)
         return found
+
+
+def _registered(fix: Fix, study: Study | None) -> str:
+    """What is left to do after an edit of a sweep's file: W&B keeps the configuration that was registered."""
+    sweeps = {reading.path for reading in study.readings if reading.dialect == "wandb"} if study is not None else set()
+    return "; run `wandb sweep` again" if any(edit.path in sweeps for edit in fix.edits) else ""
 
 
 def _key(finding: Finding) -> _Key:

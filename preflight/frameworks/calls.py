@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from preflight.frameworks import lightning
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
+from preflight.frameworks.late_checkpoints import late_checkpoints
 from preflight.frameworks.library_defaults import shrinks_itself
 from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings
 from preflight.frameworks.table import bindings_of_calls, load
@@ -115,10 +116,10 @@ def read_calls(
     """
     names = frozenset(parameters)
     reached = [record for record in calls if record.reached]
-    first = _read(reached, project, (version, trl), names)
-    if len(reached) == len(calls):
-        return _with_unseen(first)
-    return _with_unseen(_joined(first, _read(calls, project, (version, trl), names)))
+    found = _read(reached, project, (version, trl), names)
+    if len(reached) < len(calls):
+        found = _joined(found, _read(calls, project, (version, trl), names))
+    return _with_unseen(replace(found, facts=(*found.facts, *late_checkpoints(calls))))
 
 
 _MADE_BY_PROGRAMS: Mapping[str, tuple[str, ...]] = {

@@ -63,6 +63,9 @@ def evaluation(records: Sequence[CallRecord], project: Project) -> Evaluation:
         if generating:
             bindings += _generation(record)
             bindings.append(bind("validation.loss", Const(computes_loss, record.origin), Rank.default))
+        chunk = _chunk(record.node)
+        if chunk is not None:
+            bindings.append(bind("validation.batch_size", Const(chunk, record.origin), Rank.read))
         whole = _whole_set(record, project) if _is_of_torch(record) else None
         if whole is not None and not facts and not _trains_on_all(records, record.path, project):
             facts.append(Fact("eval_unbatched", True, record.origin))
@@ -199,6 +202,18 @@ def _whole_set(record: CallRecord, project: Project) -> ast.expr | None:
         if scope is not None and _holds_all(argument, scope, loop_names, getattr(record.node, "lineno", 0), 0):
             return argument
     return None
+
+
+def _chunk(node: ast.expr) -> int | None:
+    """The n of `model(**{key: value[start : start + n] for key, value in encoded.items()})`: rows of an encoding."""
+    given = [keyword.value for keyword in node.keywords if keyword.arg is None] if isinstance(node, ast.Call) else []
+    sliced = given[0].value if len(given) == 1 and isinstance(given[0], ast.DictComp) else None
+    rows = sliced.slice if isinstance(sliced, ast.Subscript) else None
+    if not isinstance(rows, ast.Slice) or not isinstance(rows.lower, ast.Name) or not isinstance(rows.upper, ast.BinOp):
+        return None
+    first, size = rows.upper.left, rows.upper.right
+    counted = isinstance(rows.upper.op, ast.Add) and isinstance(first, ast.Name) and first.id == rows.lower.id
+    return size.value if counted and isinstance(size, ast.Constant) and isinstance(size.value, int) else None
 
 
 def _different_each_round(loops: Sequence[ast.For | ast.While | ast.AsyncFor]) -> set[str]:

@@ -15,7 +15,7 @@ from preflight.python.hooks.loaders import SAMPLES, Samples
 from preflight.python.objects import CallRecord, Instance
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Problem, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, unknown
 
 _LOADERS = ("DataLoader", "StatefulDataLoader", "ThreadDataLoader")
 _POSITIONS = {"batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "pin_memory": 7,
@@ -54,7 +54,8 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
     unnamed = by_role[""]
     if not by_role["train"]:
         shuffled = [record for record in unnamed if constant(record.argument("shuffle", 2)) is True]
-        by_role["train"] = shuffled[:1] or unnamed[:1]
+        first = (shuffled or unnamed)[:1]
+        by_role["train"] = [one for one in unnamed if one in first or any(_instead(one, other) for other in first)]
         unnamed = [record for record in unnamed if record not in by_role["train"]]
     trainers = [] if by_role["train"] else [r for r in records if r.method.endswith("Trainer") and "." in r.name]
     validating = by_role["validation"] or unnamed or by_role["test"]
@@ -64,6 +65,13 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
         for record in chosen:
             found += under(record.conditions, _bindings(record, role))
     return found
+
+
+def _instead(record: CallRecord, other: CallRecord) -> bool:
+    """Whether a loader is made in place of another: by a function that is called in both branches of an `if`."""
+    pairs = [(mine, theirs) for mine in record.conditions for theirs in other.conditions]
+    opposite = any(Op("not", (mine,)) == theirs or Op("not", (theirs,)) == mine for mine, theirs in pairs)
+    return record.node is other.node and opposite
 
 
 def _role(record: CallRecord, project: Project) -> str:

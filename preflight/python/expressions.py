@@ -30,6 +30,7 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     is_object,
+    is_rank,
     lay_over,
     may_hold_more,
     open_container,
@@ -219,7 +220,7 @@ def _comparison(ev: Evaluator, operator: str, left: Abstract, right: Abstract, f
     origin = frame.module.origin(node)
     if operator in ("is", "is not", "==", "!=") and isinstance(right, Const) and right.value is None:
         certain = (Container, FunctionValue, ClassValue, ModuleValue)
-        if isinstance(left, certain) or (isinstance(left, Instance) and is_object(left)):
+        if isinstance(left, certain) or (isinstance(left, Instance) and is_object(left)) or is_rank(left):
             return Const(operator in ("is not", "!="), origin)  # an object is not None
         if isinstance(left, (External, Attribute, Instance)):
             return unknown("whether a library returns None is not known", origin, Cause.out_of_project)

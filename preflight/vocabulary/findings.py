@@ -45,16 +45,29 @@ class Safety(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class KeptBy:
+    """What stays of an axis for each value of another axis, such as the one of the model.
+
+    `kept`: pairs of a value of `axis` and the values (or the two bounds) that stay with it.
+    """
+
+    axis: str
+    kept: tuple[tuple[Value, tuple[Value, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """Give a Job field another value: `Change("train.batch_size", 16)`.
 
     For an axis of a search space, `keep` is the values (or the two bounds of a range) that stay; `value` is unused.
-    For SLURM's request, `field` is `request.memory` and the like.
+    `by` says it for each value of another axis; `keep` is then the widest of them. For SLURM's request, `field` is
+    `request.memory` and the like. `program.guarded` wraps the objective of an Optuna study in preflight's guard.
     """
 
     field: str
     value: Value = None
     keep: tuple[Value, ...] | None = None
+    by: KeptBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,7 @@ FACTS: Mapping[str, str] = {
     "contrastive_loss": "bool: the loss compares samples of one micro-batch (CLIP, InfoNCE, SupCon)",
     "eval_unbatched": "bool: a forward or generate call takes the whole evaluation set at once",
     "eval_samples": "int: how many samples that call takes",
+    "saves_late": "bool: no checkpoint is written before the first validation",
     "token_mean_loss": "bool: a hand-written loop averages the loss over tokens per micro-batch",
     "scheduler_per_micro_batch": "bool: a learning-rate scheduler is stepped once per micro-batch",
     "batch_norm": "bool: the model normalises over the batch",

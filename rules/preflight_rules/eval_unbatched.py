@@ -2,7 +2,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.api import Case, Confidence, Example, Finding, Rule, Severity, device_of, gib, largest, with_fields
+from preflight.api import (
+    Case,
+    Change,
+    Confidence,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Safety,
+    Severity,
+    device_of,
+    gib,
+    largest,
+    with_fields,
+)
 from preflight_rules.shared import remedies
 from preflight_rules.shared.programs import LOOP
 
@@ -15,6 +29,13 @@ with torch.no_grad():
     logits = model(**encoded).logits
 """
 ).replace("import texts", "import rows, texts")
+BATCHES = """torch.cat([
+        model(**{key: value[start : start + 256] for key, value in encoded.items()}).logits
+        for start in range(0, len(encoded["input_ids"]), 256)
+    ])
+"""
+MOST_AT_ONCE = 256
+"""Samples of one batch of the fix: more at once is hardly faster."""
 MOST_SAMPLES = 21
 """How many powers of two are tried: up to a million samples, as many as a whole data set has."""
 
@@ -29,8 +50,10 @@ class EvalUnbatched(Rule):
     There is a finding if the number of samples is unknown, or if so many do not fit. A batch of a loader, some prompts
     that are written in the program, and a list of a known length that fits are left alone.
 
-    The program has to be changed: loop over the samples in batches, and concatenate the results on the host. The
-    results are the same.
+    The fix evaluates in batches where the shape is plain: texts that were tokenised to tensors go through a model for
+    sequence classification, in evaluation mode and without gradients, and only the logits are used. It is unsafe,
+    because it rewrites a call; the results are the same. Other programs have to be changed: loop over the samples in
+    batches, and concatenate the results on the host.
     """
 
     name = "eval-unbatched"
@@ -40,6 +63,8 @@ class EvalUnbatched(Rule):
         Example(
             "All validation texts in one forward call",
             {"train.py": UNBATCHED},
+            fixed={"train.py": UNBATCHED.replace("model(**encoded).logits\n", BATCHES)},
+            unsafe=True,
             says=("as one batch",),
             options={"gpu": "T4"},
         ),
@@ -62,8 +87,14 @@ class EvalUnbatched(Rule):
             takes = f", which takes {gib(need)} of {gib(device.capacity)}"
         else:
             severity, takes = Severity.warning, _samples_that_fit(case)
+        proposal = Proposal(
+            f"evaluate in batches of {(size := _size(case))}",
+            (Change("validation.batch_size", size),),
+            Safety.unsafe,
+            "it rewrites a call of the program",
+        )
         yield self.finding(
-            f"the evaluation runs {number} through the model as one batch{takes}",
+            f"the evaluation runs {number} through the model as one batch{takes}{remedies.unsaved(case)}",
             case.study.facts["eval_unbatched"].origin,
             severity,
             Confidence.high if severity is Severity.error else Confidence.medium,
@@ -72,19 +103,31 @@ class EvalUnbatched(Rule):
             help=(
                 "evaluate in batches (of 256, for example) and concatenate the results on the host: they are the same",
             ),
+            proposals=(proposal,),
         )
 
 
-def _samples_that_fit(case: Case) -> str:
-    """The largest power of two of samples that fit at once, as text; empty if it is unknown."""
+def _size(case: Case) -> int:
+    """Samples of one batch: as many as fit, and at most MOST_AT_ONCE; those of the training where that is not known."""
+    found = _fitting(case) or case.job.train.batch_size or 1
+    return min(found, MOST_AT_ONCE)
+
+
+def _fitting(case: Case) -> int | None:
+    """The largest power of two of samples that fits at once; None if it is unknown, or if nothing fits."""
     if case.estimates.device is None or case.estimates.device.capacity is None:
-        return ""
+        return None
 
     def good(samples: int) -> bool:
         device = case.estimate(with_fields(case.job, {"validation.batch_size": samples})).device
         return device is not None and device.fitting
 
-    found = largest([2**n for n in range(MOST_SAMPLES)], good)
+    return largest([2**n for n in range(MOST_SAMPLES)], good)
+
+
+def _samples_that_fit(case: Case) -> str:
+    """The same as text; empty if it is unknown."""
+    found = _fitting(case)
     if found is None or found == 2 ** (MOST_SAMPLES - 1):  # nothing fits, or nothing here grows with the samples
         return ""
     return f": {found:,} of them fit, {2 * found:,} do not"

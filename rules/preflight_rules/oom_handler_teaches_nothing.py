@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.api import Case, Confidence, Example, Finding, Rule, Severity, device_of, several
-from preflight_rules.oom_not_handled import GUARDED, HANDLED, STUDY
+from preflight_rules.oom_not_handled import GUARDED, HANDLED, STUDY, WRAPPED, WRITTEN
 from preflight_rules.shared import spaces
 
 CAUGHT = STUDY.replace("n_trials=20", "n_trials=20, catch=(RuntimeError,)")
@@ -17,9 +17,10 @@ class OomHandlerTeachesNothing(Rule):
     trials out as well: a constraint teaches them (`trial.set_constraint` of Optuna 5), which `guard.optuna` sets where
     it is given `job=`.
 
-    The program has to be changed: wrap the objective with `guard.optuna`, or catch `torch.cuda.OutOfMemoryError` in it
-    and raise `optuna.TrialPruned()`. It is better to search a space that fits, see `space-partly-unsafe`. Samplers that
-    learn from no trial, such as RandomSampler and GridSampler, are left alone.
+    The fix wraps the objective: `study.optimize(guard.optuna(objective), ...)`. It is unsafe, because the program then
+    needs preflight where it runs. Or catch `torch.cuda.OutOfMemoryError` in it and raise `optuna.TrialPruned()`. It is
+    better to search a space that fits, see `space-partly-unsafe`. Samplers that learn from no trial, such as
+    RandomSampler and GridSampler, are left alone.
     """
 
     name = "oom-handler-teaches-nothing"
@@ -29,8 +30,10 @@ class OomHandlerTeachesNothing(Rule):
         Example(
             "Failed trials are passed over",
             {"study.py": CAUGHT},
+            fixed={"study.py": WRITTEN.replace("n_trials=20", "n_trials=20, catch=(RuntimeError,)")},
+            unsafe=True,
             says=("the sampler learns nothing",),
-            options={"gpu": "T4"},
+            options={"gpu": "T4", "select": ["oom-handler-teaches-nothing"]},
         ),
         Example("The trial is pruned", {"study.py": HANDLED}, finds=0, options={"gpu": "T4"}),
         Example("The guard prunes it", {"study.py": GUARDED}, finds=0, options={"gpu": "T4"}),
@@ -63,4 +66,5 @@ class OomHandlerTeachesNothing(Rule):
                 "wrap the objective: study.optimize(guard.optuna(objective), ...) after `from preflight import guard`; "
                 "or catch torch.cuda.OutOfMemoryError in it and raise optuna.TrialPruned()",
             ),
+            proposals=(WRAPPED,),
         )

@@ -2,7 +2,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.api import Case, Confidence, Example, Finding, Rule, Severity, device_of, gib, several
+from preflight.api import (
+    Case,
+    Change,
+    Confidence,
+    Example,
+    Finding,
+    Proposal,
+    Rule,
+    Safety,
+    Severity,
+    device_of,
+    gib,
+    several,
+)
 from preflight_rules.shared import spaces
 
 STUDY = """
@@ -51,6 +64,9 @@ HANDLED = STUDY.replace("    for batch in", "    try:\n        for batch in").re
 GUARDED = STUDY.replace("import torch\n", "import torch\nfrom preflight import guard\n", 1).replace(
     "optimize(objective,", "optimize(guard.optuna(objective),"
 )
+WRITTEN = GUARDED.replace("import torch\nfrom preflight import guard\n", "import torch\n").replace(
+    "import texts\n", "import texts\nfrom preflight import guard\n"
+)
 HANDLERS = {
     "optuna": (
         "wrap the objective: study.optimize(guard.optuna(objective), ...) after `from preflight import guard`; or "
@@ -66,6 +82,12 @@ HANDLERS = {
     ),
 }
 """Advice by the tool that runs the search."""
+WRAPPED = Proposal(
+    "wrap the objective: guard.optuna prunes a trial that runs out of memory",
+    (Change("program.guarded", True),),
+    Safety.unsafe,
+    "the program then needs preflight where it runs",
+)
 
 
 class OomNotHandled(Rule):
@@ -74,7 +96,8 @@ class OomNotHandled(Rule):
     One such trial then ends the whole study (Optuna passes on every exception that `catch` does not name), or it is
     recorded as crashed without a value, and the sampler proposes similar trials again.
 
-    The program has to be changed: wrap the objective of Optuna with `guard.optuna`, or catch
+    The fix wraps the objective of Optuna: `study.optimize(guard.optuna(objective), ...)` after `from preflight import
+    guard`. It is unsafe, because the program then needs preflight where it runs. Or catch
     `torch.cuda.OutOfMemoryError`, free the cache, and prune the trial. It is better to search a space that fits, see
     `space-partly-unsafe`. A smaller `set_per_process_memory_fraction` frees nothing: it lowers what this process may
     have. Nor does a reset of the GPU help, and it ends the jobs of others: the memory is free when the process ends.
@@ -87,8 +110,10 @@ class OomNotHandled(Rule):
         Example(
             "A study whose largest batch does not fit",
             {"study.py": STUDY},
+            fixed={"study.py": WRITTEN},
+            unsafe=True,
             says=("nothing catches an out-of-memory error",),
-            options={"gpu": "T4"},
+            options={"gpu": "T4", "select": ["oom-not-handled"]},
         ),
         Example("The trial is pruned", {"study.py": HANDLED}, finds=0, options={"gpu": "T4"}),
         Example("The guard prunes it", {"study.py": GUARDED}, finds=0, options={"gpu": "T4"}),
@@ -120,4 +145,5 @@ class OomNotHandled(Rule):
             settings=("train.batch_size",),
             label="an OutOfMemoryError ends this search" if search == "optuna" else "",
             help=(HANDLERS[str(search)],),
+            proposals=(WRAPPED,) if search == "optuna" else (),
         )

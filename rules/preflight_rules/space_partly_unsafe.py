@@ -31,6 +31,33 @@ def main(cfg):
 if __name__ == "__main__":
     main()
 """
+STUDY = """
+import optuna
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from data import texts
+
+
+def objective(trial):
+    name = trial.suggest_categorical("model", ["bert-base-uncased", "bert-large-uncased"])
+    batch_size = trial.suggest_int("batch_size", 4, 24, step=4)
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    dataset = tokenizer(texts, padding="max_length", truncation=True, max_length=512)
+    for batch in DataLoader(dataset, batch_size=batch_size):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
+
+
+study = optuna.create_study()
+study.optimize(objective, n_trials=20)
+"""
 
 
 class SpacePartlyUnsafe(Rule):
@@ -44,8 +71,13 @@ class SpacePartlyUnsafe(Rule):
     accumulation steps, the evaluation batch, the loaders): the search keeps all its combinations, and the runs stay the
     same. The next fix drops values from the search so that every remaining combination fits and as many as possible
     remain; it respects your constraints. It is unsafe, because it changes the search. In a program, each branch that
-    draws its own values is narrowed separately; a program without branches gets a report and no fix. If the safe part
-    differs between models, the notes give it for each model.
+    draws its own values is narrowed separately. If the safe part differs between models, the notes give it for each.
+
+    Where an Optuna program suggests the model, the fix writes a limit for each model into the calls that suggest the
+    other values: `trial.suggest_int("batch", 4, 16 if name == "bert-large-uncased" else 64)`. Optuna refuses other
+    choices under one name in one study, so a shorter list of choices gets a name of its own, `batch_to_16`. There is no
+    such fix if the program looks the parameter up by its name, or gives trials values of its own (`enqueue_trial`,
+    `GridSampler`). A program that suggests no model and has no branches gets a report and no fix.
     """
 
     name = "space-partly-unsafe"
@@ -66,6 +98,14 @@ class SpacePartlyUnsafe(Rule):
             fixed={"run.sh": MULTIRUN.replace("small,large", "small")},
             unsafe=True,
             says=("1 of 2 combinations do not fit", "model=large"),
+            options={"gpu": "T4"},
+        ),
+        Example(
+            "The larger of two models that a trial may suggest needs smaller batches",
+            {"study.py": STUDY},
+            fixed={"study.py": STUDY.replace("4, 24,", '4, 8 if name == "bert-large-uncased" else 24,')},
+            unsafe=True,
+            says=("4 of 12 combinations do not fit", "bert-large-uncased"),
             options={"gpu": "T4"},
         ),
         Example("All of it fits", {"sweep.yaml": SWEEP, "train.py": LOOP}, finds=0, options={"gpu": "A100-80GB"}),

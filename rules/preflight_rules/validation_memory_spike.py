@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from preflight.api import MIB, Case, Confidence, Example, Finding, HostEstimate, Options, Rule, Severity, at_most, gib
-from preflight_rules.shared import loaders
+from preflight_rules.shared import loaders, remedies
 from preflight_rules.shared.host import describe_loaders, host_finding, limit_words, spikes, too_much
 from preflight_rules.shared.programs import LOADER, options
 
@@ -13,6 +13,33 @@ WITH_VALIDATION = LOADER.replace(
     "for batch in loader:",
     "validation_loader = DataLoader(validation, batch_size=args.batch_size, num_workers=16)\nfor batch in loader:",
 ).replace("num_workers=16)\nval", "num_workers=16, persistent_workers=True)\nval")
+LIGHTNING = """
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+
+from data import dataset, validation
+
+
+class Model(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(10, 10)
+
+    def training_step(self, batch, index):
+        return self.net(batch).mean()
+
+    def validation_step(self, batch, index):
+        self.log("loss", self.net(batch).mean())
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+
+loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=16, persistent_workers=True)
+validation_loader = DataLoader(validation, batch_size=64, num_workers=16)
+L.Trainer(max_epochs=10).fit(Model(), loader, validation_loader)
+"""
 
 
 LARGE = 2**30
@@ -31,7 +58,9 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
     """Training fits in host memory, and the job is killed when the validation loaders start.
 
     At the end of an epoch the workers of the validation loader start and fill their queue, and persistent training
-    workers keep their memory. SLURM's MaxRSS is sampled and does not show this peak.
+    workers keep their memory. SLURM's MaxRSS is sampled and does not show this peak. Where the arguments of
+    transformers' or Lightning's trainer tell it, the message says that no checkpoint is written before the first
+    validation: all steps are lost then.
 
     If no file states the size of a decoded sample, the finding says how large a sample may be, as information, where
     that is less than usual samples take (224 x 224 pixels in fp32 are 0.6 MiB), or up to 1 GiB where the data set opens
@@ -66,6 +95,12 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
             finds=0,
             options={"set": {"machine.memory_limit": 64 * 1024 * MIB}},
         ),
+        Example(
+            "Lightning saves after the validation: the steps of the first epoch are lost",
+            {"train.py": LIGHTNING},
+            says=("training fits with", "no checkpoint is written before the first validation"),
+            options=options(18),
+        ),
         Example("Room for both loaders", {"train.py": WITH_VALIDATION}, finds=0, options=options(64)),
     )
 
@@ -77,14 +112,15 @@ class ValidationMemorySpike(Rule[SpikeOptions]):
             yield from self._solve(case)
 
     def _spike(self, case: Case, host: HostEstimate) -> Finding:
+        doing, lost = describe_loaders(case.job), remedies.unsaved(case)
         message = (
             f"training fits with {gib(host.train_only or 0)} per node, but with the validation loaders it needs "
             f"{gib(host.per_node.expected)} ({gib(host.per_node.low)} to {gib(host.per_node.high)}) of the "
-            f"{gib(host.limit or 0)} it may use ({limit_words(host)}): {describe_loaders(case.job)}"
+            f"{gib(host.limit or 0)} it may use ({limit_words(host)}): {doing}{lost}"
         )
         raised = loaders.raised_memory(case, host)
         proposals = (() if raised is None else (raised,)) + loaders.loader_proposals(case)
-        headline = f"training fits, and the validation loaders beside it do not: {describe_loaders(case.job)}"
+        headline = f"training fits, and the validation loaders beside it do not{lost}: {doing}"
         return host_finding(self, case, host, message, proposals, "too much when validation starts", headline)
 
     def _solve(self, case: Case[SpikeOptions]) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ INCIDENTS = {
 AT_RISK = {"wandb-host-oom": 1}
 """Combinations that may exceed the GPU afterwards: what would help is another run (batch normalisation)."""
 SAFELY_FIXED = ("wandb-host-oom", "slurm-validation-oom")
-UNSAFELY_FIXED = ("wandb-vocab-gpu-oom", "argparse-clip-gpu-oom")
+UNSAFELY_FIXED = ("wandb-vocab-gpu-oom", "argparse-clip-gpu-oom", "optuna-hpo-gpu-oom")
 SAMPLE = {"slurm-validation-oom": ("--set", "data.sample_bytes=230000000")}
 """What the files of an incident cannot say: a decoded sample of eight cameras and the lidar sweeps, as float32."""
 
@@ -88,6 +88,14 @@ for case in (  # which no other test asks for
 def test_a_second_fix_changes_nothing(option: str, name: str) -> None:
     found = fixed(name, option, *SAMPLE.get(name, ()))
     assert found.twice == found.once
+
+
+def test_an_edited_sweep_has_to_be_registered_again() -> None:
+    [edited] = checked("wandb-vocab-gpu-oom").named("logits-exceed-gpu")
+    assert {edit["path"] for edit in edited["fix"]["edits"]} == {"sweep_config_minimal.yaml"}
+    assert edited["fix"]["title"].endswith("; run `wandb sweep` again")
+    [other] = checked("wandb-host-oom").named("host-memory-exceeded")  # of which the program is edited
+    assert "wandb sweep" not in other["fix"]["title"]
 
 
 # --- wandb-host-oom ---------------------------------------------------------------------------------------------------

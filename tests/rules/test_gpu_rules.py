@@ -137,6 +137,22 @@ def test_evaluation_batch_where_evaluation_is_the_peak() -> None:
     assert [(c.field, c.value) for c in finding.proposals[0].changes] == [("validation.batch_size", 64)]
 
 
+def test_no_smaller_evaluation_batch_where_it_is_the_whole_set() -> None:
+    """It would be fewer samples, and another result."""
+    written = {**FITS, "validation.batch_size": 256}
+    one = case(written, device=Device(evaluation=GIB // 8), facts={"eval_unbatched": True})
+    [finding] = findings(one)["gpu-memory-exceeded"]
+    assert not [c for proposal in finding.proposals for c in proposal.changes if c.field == "validation.batch_size"]
+
+
+@pytest.mark.parametrize(("fact", "said"), [({"saves_late": True}, True), ({}, False)])
+def test_no_checkpoint_before_a_validation_that_does_not_fit(fact: dict[str, object], said: bool) -> None:
+    written = {**FITS, "validation.batch_size": 256}
+    [finding] = findings(case(written, device=Device(evaluation=GIB // 8), facts=fact))["gpu-memory-exceeded"]
+    words = "at validation (batch 256); no checkpoint is written before the first validation"
+    assert (words in finding.message) is said
+
+
 def test_logits_are_named_with_their_product() -> None:
     size = 200 * 10_000_000 * 4
     logits = LargestAllocation(size, "lm_head", "200 tokens x 10,000,000 vocabulary x 4")

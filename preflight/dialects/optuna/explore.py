@@ -25,7 +25,7 @@ from preflight.python.settings_objects import arguments_of
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.budgets import STUDY_RUNS
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Branch, Call, Rank
+from preflight.vocabulary.reading import Binding, Branch, Call, Problem, Rank
 from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Origin, Range, Ref, Unknown, Value
 
 if TYPE_CHECKING:
@@ -197,6 +197,29 @@ def _restricted(axis: Axis, values: tuple[Value, ...]) -> Axis:
     if domain.origins:
         places = tuple(domain.origins[domain.values.index(value)] for value in values)
     return replace(axis, domain=Choices(values, places))
+
+
+def clashing(boxes: Sequence[Branch]) -> Iterator[Problem]:
+    """Choices that differ from those of another branch under the same name: Optuna raises ValueError at the first trial
+    that has others (optuna/distributions.py, check_distribution_compatibility)."""
+    first: dict[str, tuple[Axis, Choices]] = {}
+    told: set[str] = set()
+    for axis in (axis for branch in boxes for axis in branch.axes):
+        if not isinstance(axis.domain, Choices) or axis.origin is None:
+            continue
+        other, choices = first.setdefault(axis.name, (axis, axis.domain))
+        values = [repr(value) for value in axis.domain.values]
+        apart = axis.origin == other.origin and not set(values) & {repr(value) for value in choices.values}
+        if values == [repr(value) for value in choices.values] or apart or axis.name in told or other.origin is None:
+            continue  # apart: what decides the branch, with its own part of one list in each
+        told.add(axis.name)
+        yield Problem(
+            "invalid-config",
+            f"{axis.name} has other choices in another branch: Optuna raises ValueError at the first trial that gets "
+            "them, since the choices of one name may not change in a study; use another name here",
+            axis.origin,
+            related=((other.origin, "the other choices"),) if other.origin != axis.origin else (),
+        )
 
 
 # --- what starts an objective -----------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def recognises(source: Source, project: Project) -> bool:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The search space, the Job fields it feeds, and whether a trial that runs out of memory is handled."""
-    from preflight.dialects.optuna.explore import Explorer, branches, jobs
+    from preflight.dialects.optuna.explore import Explorer, branches, clashing, jobs
     from preflight.dialects.optuna.handling import handles_oom
     from preflight.frameworks.launch import launch_links
     from preflight.python.subprocesses import subprocess_links
@@ -80,7 +80,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         branches=boxes,
         links=(*launch_links(call, project), *found.facts.links, *started),
         facts=tuple(facts),
-        problems=found.facts.problems,
+        problems=(*found.facts.problems, *clashing(boxes)),
         reads=_reads(found, source),
         trains=found.facts.trains,
     )

@@ -161,6 +161,10 @@ def _suggest(record: CallRecord, ev: Evaluator, domain: Domain) -> Abstract | No
     if name is None:
         return None
     space_of(ev).add(Axis(name, domain, record.origin), record.reached)
+    holder = record.receiver_object
+    params = holder.attributes.get("params") if isinstance(holder, Instance) else None
+    if isinstance(params, Container):  # `trial.params["name"]` further down
+        ev.journal.write_item(params, name, Ref(name))
     return Ref(name)
 
 

@@ -10,13 +10,13 @@ from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.functions import bind_parameters
 from preflight.python.objects import (
     Abstract,
-    Attribute,
     CallRecord,
     Container,
     Frame,
     FunctionValue,
     Instance,
     namespace,
+    rank_of_spawn,
     sequence,
 )
 from preflight.vocabulary.values import Const, Expr, Op, evaluate, names
@@ -48,8 +48,7 @@ def spawn(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if not isinstance(function, FunctionValue):
         return None
     rest = ev.iterate(args) if isinstance(args, Container) else []
-    rank = Attribute(Instance("torch.multiprocessing"), "rank")
-    return ev.call(function, (rank, *(rest or [])))
+    return ev.call(function, (rank_of_spawn(), *(rest or [])))
 
 
 def gpu_available(record: CallRecord, ev: Evaluator) -> Abstract | None:

@@ -95,14 +95,17 @@ def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
 
 
 def _evaluated(case: Case, device: DeviceEstimate) -> str:
-    """The numbers that decide the peak of the evaluation: " (batch 64, logits of 2,000 samples kept)"."""
+    """The numbers that decide the peak of the evaluation: " (batch 64, logits of 2,000 samples kept)". And what is
+    lost if it fails."""
     validation = case.job.validation
     if device.phase not in remedies.EVALUATION:
         return ""
     words = [] if validation.batch_size is None else [f"batch {validation.batch_size}"]
     if validation.accumulates_logits and validation.samples is not None:
         words.append(f"logits of {validation.samples:,} samples kept")
-    return f" ({', '.join(words)})" if words else ""
+    others = max((need for phase, need in device.phases.items() if phase not in remedies.EVALUATION), default=0)
+    lost = remedies.unsaved(case) if others <= (device.capacity or 0) else ""
+    return (f" ({', '.join(words)})" if words else "") + lost
 
 
 def need_text(case: Case, device: DeviceEstimate) -> str:

@@ -100,10 +100,17 @@ def _text(job: Job, changes: Changes) -> str:
     return ", ".join(words)
 
 
+def unsaved(case: Case) -> str:
+    """What is lost where the validation does not fit, to end a message with; "" where that is not known."""
+    return "; no checkpoint is written before the first validation" if case.fact("saves_late") is True else ""
+
+
 def evaluation_changes(case: Case) -> Changes:
     """Changes that lower the peak of the evaluation: a smaller batch, else logits that move to the host more often."""
     device = case.estimates.device
     if device is None or device.phase not in EVALUATION or device.fitting:
+        return {}
+    if case.fact("eval_unbatched") is True:  # the batch is the set: less of it would evaluate fewer samples
         return {}
 
     def quiet(changes: Changes) -> bool:

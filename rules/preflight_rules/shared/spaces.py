@@ -30,6 +30,7 @@ from preflight.api import (
     values_text,
 )
 from preflight_rules.shared import gpu, loaders, remedies
+from preflight_rules.shared.model_limits import by_model, bypassed, reason
 from preflight_rules.shared.vocabulary_size import cap_vocabulary
 
 
@@ -119,8 +120,14 @@ def safe_notes(case: Case) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def narrowing(case: Case) -> Iterator[Proposal]:
-    """Drop the values of every box that are outside its largest safe sub-space: an edit of the axes, so another search.
+def narrowing(case: Case) -> list[Proposal]:
+    """Smaller searches of which all combinations fit, the one that keeps the most first."""
+    found = [*by_model(case), *_one_box(case)]
+    return [proposal for _, proposal in sorted(found, key=lambda one: -one[0])]
+
+
+def _one_box(case: Case) -> Iterator[tuple[int, Proposal]]:
+    """Drop the values of every box that are outside its largest safe sub-space, with how many combinations stay.
 
     None if a box with unsafe combinations has no safe part, if it shares its axes with another box (one edit cannot
     change one branch only), or in a program whose axes are code without branches.
@@ -128,7 +135,7 @@ def narrowing(case: Case) -> Iterator[Proposal]:
     unsafe = [verdict for verdict in case.space.boxes if verdict.counts.unsafe]
     if not unsafe or any(verdict.safe is None for verdict in unsafe):
         return
-    if case.fact("search") == "optuna" and len(case.space.boxes) == 1:
+    if (case.fact("search") == "optuna" and len(case.space.boxes) == 1) or bypassed(case):
         return
     changes: dict[Change, Axis] = {}
     for verdict in unsafe:
@@ -141,17 +148,20 @@ def narrowing(case: Case) -> Iterator[Proposal]:
         return
     kept = sum(verdict.safe.combinations if verdict.safe else verdict.counts.fitting for verdict in case.space.boxes)
     words = "; ".join(f"{c.field}: {values_text(c.keep or (), axis.domain)}" for c, axis in changes.items())
-    reason = "the search has fewer combinations"
-    yield Proposal(f"keep {kept:,} combinations that fit ({words})", tuple(changes), Safety.unsafe, reason)
+    title = f"keep {kept:,} combinations that fit ({words})"
+    yield kept, Proposal(title, tuple(changes), Safety.unsafe, reason(case, changes))
 
 
 def _shared(case: Case, verdict: BoxVerdict, axis: Axis) -> bool:
-    """Whether another box has an axis at the same place and would keep other values of it."""
+    """Whether another box has an axis at the same place, or choices under one name in Optuna, and would keep others.
+    Optuna refuses other choices under one name in one study."""
     if axis.origin is None:
         return False
+    listed = case.fact("search") == "optuna" and isinstance(axis.domain, Choices)
     for other in case.space.boxes:
         for twin in other.box.axes:
-            if other is not verdict and twin.origin == axis.origin:
+            same = twin.origin == axis.origin or (listed and twin.name == axis.name)
+            if other is not verdict and same:
                 mine = verdict.safe.keep.get(axis.name) if verdict.safe else None
                 theirs = other.safe.keep.get(twin.name) if other.safe else None
                 if mine != theirs:
@@ -162,7 +172,7 @@ def _shared(case: Case, verdict: BoxVerdict, axis: Axis) -> bool:
 def space_proposals(case: Case) -> tuple[Proposal, ...]:
     """Settings outside the search after which all of it fits, then a smaller search, then other runs."""
     found: list[Proposal] = []
-    narrower = list(narrowing(case))
+    narrower = narrowing(case)
     enough = any(possible(case, proposal.changes) for proposal in narrower)
     host, device = case.estimates.host, case.estimates.device
     if device is not None and device.verdict in ("exceeds", "at-risk"):

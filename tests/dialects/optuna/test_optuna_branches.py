@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,52 @@ def test_a_bound_that_depends_on_a_range_is_as_wide_as_it_gets(read: Read) -> No
     domains = {axis.name: plain(axis.domain) for axis in reading.axes}
     assert domains["bs"] == Range(1, 64, 1)
     assert domains["accum"] == Choices((1, 2, 4))
+
+
+def test_a_trial_keeps_what_it_suggested(read: Read) -> None:
+    reading = read(
+        """
+        def size(trial):
+            return trial.suggest_int("bs", 1, {"a": 64}.get(trial.params["name"], 8))
+        def objective(trial):
+            trial.suggest_categorical("name", ["a", "b"])
+            train(trial.params["name"], size(trial))
+        optuna.create_study().optimize(objective)
+        """
+    )
+    assert [plain(branch.axes[0].domain) for branch in reading.branches] == [Range(1, 64, 1), Range(1, 8, 1)]
+
+
+SAME = HEAVY.replace("[8, 16])", "[8, 16, 32, 64])")
+TABLE = """
+SIZES = {"a": [8, 64], "b": [8]}
+def objective(trial):
+    name = trial.suggest_categorical("model", ["a", "b"])
+    train(name, trial.suggest_categorical("bs", SIZES[name]))
+optuna.create_study().optimize(objective)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (HEAVY, ["bs"]),
+        (TABLE, ["bs"]),
+        (SAME, []),
+        (HEAVY.replace('"bs", [8, 16])', '"bs_heavy", [8, 16])'), []),
+        (re.sub(r'categorical\("bs", \[8, .*?(\d+)\]', r'int("bs", 8, \1', HEAVY), []),
+    ],
+    ids=["two calls", "one call", "the same", "another name", "bounds may differ"],
+)
+def test_optuna_refuses_other_choices_under_one_name(text: str, names: list[str], read: Read) -> None:
+    optuna = pytest.importorskip("optuna")
+    problems = read(text).problems
+    assert [problem.message.partition(" ")[0] for problem in problems] == names
+    study, space = optuna.create_study(), {"optuna": optuna, "train": lambda *given: None}
+    exec(text.partition("optuna.create_study")[0], space)
+    models = ["b", "a"] if "SIZES" in text else ["bert-large-uncased", "bert-base-uncased"]
+    for name in models:
+        study.enqueue_trial({"model": name})
+    if names:
+        with pytest.raises(ValueError, match="dynamic value space"):
+            study.optimize(lambda trial: space["objective"](trial) or 0.0, n_trials=2)

@@ -27,8 +27,8 @@ MODEL_CHOICES = [
 def suggest_common(trial: optuna.Trial, heavy: bool) -> dict:
     if heavy:
         max_len = trial.suggest_int("tok.max_length", 128, 384, step=32)
-        bsz = trial.suggest_categorical("train.batch_size", [8, 12, 16])
-        accum = trial.suggest_categorical("train.grad_accum", [1, 2, 3, 4])
+        bsz = trial.suggest_categorical("train.batch_size_heavy", [8, 12, 16])
+        accum = trial.suggest_categorical("train.grad_accum_heavy", [1, 2, 3, 4])
     else:
         max_len = trial.suggest_int("tok.max_length", 128, 512, step=32)
         bsz = trial.suggest_categorical("train.batch_size", [8, 12, 16, 24, 32, 48, 64])
