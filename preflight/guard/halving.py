@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -98,6 +99,8 @@ def go(run: Run, sure: bool) -> float:
             found = run.once(loop.parts)
         except Exception as raised:
             if classify(raised) is None:
+                with contextlib.suppress(Exception):  # of the store: the error of the step is what counts
+                    loop.ranks.end_with_another()
                 raise
             error = raised
         failed = loop.ranks.any_failed(error is not None)

@@ -45,6 +45,11 @@ class Ranks:
         if self._leaving is not None:
             self._leaving.all_leave(found)
 
+    def end_with_another(self) -> None:
+        """Ends this process, if its error is that of a rank that left; else nothing."""
+        if self._leaving is not None:
+            self._leaving.end_with_another()
+
     def apart(self) -> Any:
         """A context in which no gradients are exchanged."""
         model = self._model_ref()
@@ -108,12 +113,16 @@ class Leaving:
         while True:
             time.sleep(self.EVERY_S)
             try:
-                if self._store.check([self._key]):
-                    break
+                self.end_with_another()
             except Exception:  # the rank that has the store is gone, and the launcher ends this one
                 return
-        sys.stderr.write("preflight guard: another rank ran out of memory; this one ends with it\n")
-        os._exit(self.STATUS)
+
+    def end_with_another(self) -> None:
+        """Ends this process if another rank has left. Its connections may break before the thread has looked."""
+        if self._store.check([self._key]):
+            sys.stderr.write("preflight guard: another rank ran out of memory; this one ends with it\n")
+            sys.stderr.flush()
+            os._exit(self.STATUS)
 
     def all_leave(self, found: Any) -> None:
         """Tells the others, and ends this process."""

@@ -203,3 +203,17 @@ def _hook_names(callee: Abstract, record: CallRecord) -> list[str]:
     elif isinstance(callee, Attribute) and isinstance(callee.receiver, Instance) and callee.receiver.cls is not None:
         found += [f"{base}.{record.method}" for base in callee.receiver.cls.external_bases]
     return [*found, f"*.{record.method}"]
+
+
+_SPAWNER = "torch.multiprocessing"
+
+
+def spawned_rank() -> Attribute:
+    """The number that `torch.multiprocessing.spawn` gives a function first."""
+    return Attribute(Instance(_SPAWNER), "rank")
+
+
+def is_rank(value: Abstract) -> bool:
+    """Whether it is the number that `spawn` gives."""
+    holder = value.receiver if isinstance(value, Attribute) and value.name == "rank" else None
+    return isinstance(holder, Instance) and holder.made_by == _SPAWNER

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from preflight.python.access import assign, attribute, item
 from preflight.python.arrays import array_of, operation, subscript
-from preflight.python.calls import evaluate_call
+from preflight.python.calls import evaluate_call, is_rank
 from preflight.python.comprehensions import comprehension
 from preflight.python.evaluator import Evaluator
 from preflight.python.files import join_path
@@ -30,7 +30,6 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     is_object,
-    is_rank,
     lay_over,
     may_hold_more,
     open_container,

@@ -297,20 +297,6 @@ def namespace(value: Abstract, _depth: int = 0) -> Abstract:
     return value
 
 
-_SPAWNER = "torch.multiprocessing"
-
-
-def rank_of_spawn() -> Attribute:
-    """The first argument of a function that `torch.multiprocessing.spawn` calls: a number, or unknown."""
-    return Attribute(Instance(_SPAWNER), "rank")
-
-
-def is_rank(value: Abstract) -> bool:
-    """Whether it is the number that `spawn` gives."""
-    holder = value.receiver if isinstance(value, Attribute) and value.name == "rank" else None
-    return isinstance(holder, Instance) and holder.made_by == _SPAWNER
-
-
 def open_container(kind: str = "list", origin: Origin | None = None) -> Container:
     """A container whose items are not known."""
     return Container(kind, {}, origin, openness(True))

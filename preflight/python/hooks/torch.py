@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight.python.access import class_attribute, mark_changed
+from preflight.python.calls import spawned_rank
 from preflight.python.classes import itself
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.functions import bind_parameters
@@ -16,7 +17,6 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     namespace,
-    rank_of_spawn,
     sequence,
 )
 from preflight.vocabulary.values import Const, Expr, Op, evaluate, names
@@ -48,7 +48,7 @@ def spawn(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if not isinstance(function, FunctionValue):
         return None
     rest = ev.iterate(args) if isinstance(args, Container) else []
-    return ev.call(function, (rank_of_spawn(), *(rest or [])))
+    return ev.call(function, (spawned_rank(), *(rest or [])))
 
 
 def gpu_available(record: CallRecord, ev: Evaluator) -> Abstract | None:
