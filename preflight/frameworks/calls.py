@@ -53,7 +53,7 @@ from preflight.program.images import image_bindings
 from preflight.program.kept_weights import kept_weights
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
-from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step
+from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step, until_trained
 from preflight.program.model_configurations import vocabulary_bindings
 from preflight.program.models import batch_norm, is_part, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
@@ -165,7 +165,8 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
 def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, names: Collection[str]) -> CallFacts:
     calls, parameters = _filled(calls, project)
     calls = applied(calls)
-    weights = weights_dtype(calls)
+    training = until_trained(calls, project)
+    weights = weights_dtype(training)
     models = [*model_bindings(calls, project, names), *bindings_of_calls("unsloth", calls)]
     named = any(b.field in IDENTITIES and not is_part(b) for b in models)
     own = [] if named else handwritten_bindings(calls, project)
@@ -211,7 +212,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *autocast_binding(calls, stored),
         *bindings_of_calls("accelerate", calls),
         *lightning_bindings(calls, stored),
-        *length_bindings(calls, task),
+        *length_bindings(training, task),
         *loops,
         *parallel_bindings(calls),
         *resource_bindings(calls),

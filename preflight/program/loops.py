@@ -71,6 +71,30 @@ def backwards(records: Sequence[CallRecord]) -> list[CallRecord]:
     return [record for record in records if is_backward(record)]
 
 
+def until_trained(records: Sequence[CallRecord], project: Project) -> list[CallRecord]:
+    """The calls up to the last step of the training, and later ones that a loop around both may repeat before it: the
+    cast of a trained model and the prompts that it answers say nothing of its training."""
+    steps = [at for at, record in enumerate(records) if is_backward(record) or _starts_trainer(record)]
+    if not steps:
+        return list(records)
+    end = records[steps[-1]]
+    rounds = loops_around(end, project)
+    called_in_rounds = end.in_loop and not rounds
+
+    def repeated(record: CallRecord) -> bool:
+        if (record.path, record.function) != (end.path, end.function):
+            return record.in_loop
+        return called_in_rounds or any(one in rounds for one in loops_around(record, project))
+
+    return [one for at, one in enumerate(records) if at <= steps[-1] or not one.reached or repeated(one)]
+
+
+def _starts_trainer(record: CallRecord) -> bool:
+    """`trainer.train()`, `Trainer(...).fit(model)`; `model.train()` only changes the mode."""
+    made = (record.receiver or "").endswith("Trainer") or "trainer" in words(record.name.rpartition(".")[0])
+    return record.method in ("train", "fit") and made
+
+
 def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
     """Bindings and facts of a hand-written loop; empty without a backward pass."""
     passes = backwards(records)
