@@ -43,7 +43,7 @@ from preflight.program.arguments import Arguments
 from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.call_site import words
-from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
+from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts, makes_model
 from preflight.program.dataset_kinds import dataset_kind
 from preflight.program.datasets import objects_in_memory, opened_files
 from preflight.program.devices import device_bindings
@@ -66,7 +66,7 @@ from preflight.program.switches import switch_bindings
 from preflight.program.unread_calls import changed_by_facts
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
+from preflight.vocabulary.reading import OPEN_ARGUMENTS, Binding, Fact, Link, Parameter, Problem, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
@@ -237,6 +237,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *checkpoint_facts(calls),
         *dataset_kind(calls, project),
         *changed_by_facts(calls),
+        *_open_arguments(calls),
     ]
     even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
@@ -374,6 +375,15 @@ def _shrinking(calls: Sequence[CallRecord]) -> list[Fact]:
     """A Trainer that reduces the batch until it fits, by itself."""
     found = (shrinks_itself(record.kwargs) for record in calls if record.method in ARGUMENT_CLASSES)
     return [Fact("handles_oom", True, first_origin(expr)) for expr in found if expr is not None]
+
+
+def _open_arguments(calls: Sequence[CallRecord]) -> list[Fact]:
+    """A call that decides how the model trains takes a mapping that was not read: it may replace any default."""
+    for record in calls:
+        made = record.method in ARGUMENT_CLASSES and _of_hub(record.name) and not from_command_line(record)
+        if record.reached and not record.complete and (made or is_lightning_trainer(record) or makes_model(record)):
+            return [Fact(OPEN_ARGUMENTS, f"{record.method}() takes arguments that were not read", record.origin)]
+    return []
 
 
 def _inside(record: CallRecord) -> dict[str, Expr]:

@@ -89,3 +89,41 @@ def test_switches_of_a_library_s_model(line: str, field: str, value: object, tmp
 def test_settings_are_no_switch_of_the_model(line: str, tmp_path: Path) -> None:
     found = values(read_program(HEAD.format(line=line), tmp_path))
     assert not isinstance(found.get("train.gradient_checkpointing"), Unknown)
+
+
+TRAINER = """
+import json
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+extra = json.load(open("/data/extra.json"))
+known = {{"bf16": True}}
+model = AutoModelForCausalLM.from_pretrained("gpt2"{model})
+Trainer(model, TrainingArguments("out", per_device_train_batch_size=4{arguments})).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "name"),
+    [
+        ("", ", **extra", "TrainingArguments()"),
+        (", **extra", "", "from_pretrained()"),
+        ("", ", **known", None),
+        ("", ", **dict(fp16=True)", None),
+    ],
+)
+def test_arguments_of_a_mapping_that_was_not_read(model: str, arguments: str, name: str | None, tmp_path: Path) -> None:
+    found = facts(read_program(TRAINER.format(model=model, arguments=arguments), tmp_path)).get("open_arguments")
+    assert found is None if name is None else str(found).startswith(name)
+
+
+def test_settings_handed_on_as_a_mapping(tmp_path: Path) -> None:
+    """`SFTConfig(**TrainingArguments(...).to_dict())`: what the first was made with is read, its defaults are not."""
+    body = """
+from transformers import TrainingArguments
+from trl import SFTConfig, SFTTrainer
+first = TrainingArguments("out", per_device_train_batch_size=4, gradient_accumulation_steps=8)
+SFTTrainer("gpt2", args=SFTConfig(packing=True, **first.to_dict())).train()
+"""
+    reading = read_program(body, tmp_path)
+    found = values(reading)
+    assert (found["train.batch_size"], found["train.grad_accum"], found["train.sequences"]) == (4, 8, "packed")
+    assert "open_arguments" in facts(reading)
