@@ -82,6 +82,8 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
         elif record in chosen:
             owner = owners[id(record)]
             bindings = [b for b in bindings if not (several and b.field.startswith(_DESCRIBING))]
+            if owner is None and all(map(_of_pipeline, chosen)):
+                bindings = [_beside_denoiser(record)]
             found += under(record.conditions, [_part_of(owner, record)] if owner is not None else bindings)
         elif record not in models and not _aside(record, project):
             found += under(record.conditions, bindings)
@@ -158,6 +160,21 @@ def _part_of(owner: str, record: CallRecord) -> Binding:
     words_ = f"what is trained is {owner}, a class of the project, and {record.name}() makes a part of it"
     why = Unknown(words_, Cause.not_modelled, _OF_A_PART)
     return Binding("model.name", Const(why, record.origin), Rank.literal, record.origin)
+
+
+def _of_pipeline(record: CallRecord) -> bool:
+    """Whether a call loads a part of a pipeline of diffusers that is not its denoiser."""
+    folder = record.argument("subfolder")
+    return folder is not None and str(constant(folder)).startswith(_OTHER_PARTS)
+
+
+_OTHER_PARTS = ("vae", "vqvae", "movq", "text_encoder", "image_encoder", "safety_checker")
+
+
+def _beside_denoiser(record: CallRecord) -> Binding:
+    """The model is unknown: a pipeline's name stands for its denoiser, and another part of it is trained."""
+    words_ = f"{record.name}() loads a part of the pipeline that is trained alone, and its memory is not modelled"
+    return Binding("model.name", Const(Unknown(words_, Cause.not_modelled), record.origin), Rank.literal, record.origin)
 
 
 def is_part(binding: Binding) -> bool:

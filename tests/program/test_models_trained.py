@@ -143,3 +143,21 @@ def test_the_release_decides_how_weights_are_loaded(version: str, known: bool, t
     assert (found["train.precision"] == "fp32") is known
     stated = told(LOAD.format(", dtype=torch.float32"), tmp_path, TRAIN)
     assert (stated["train.weights_dtype"], stated["train.precision"]) == ("fp32", "fp32")
+
+
+PIPELINE = """
+from diffusers import AutoencoderKL, UNet2DConditionModel
+NAME = "CompVis/stable-diffusion-v1-4"
+vae = AutoencoderKL.from_pretrained(NAME, subfolder="vae")
+unet = UNet2DConditionModel.from_pretrained(NAME, subfolder="unet")
+optimizer = torch.optim.AdamW({trained}.parameters())
+for batch in DataLoader(rows, 4, shuffle=True):
+    {trained}(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("trained", ["unet", "vae"])
+def test_the_name_of_a_pipeline_stands_for_its_denoiser_alone(trained: str, tmp_path: Path) -> None:
+    name = values(read_program(HEAD + PIPELINE.format(trained=trained), tmp_path))["model.name"]
+    assert is_unknown(name) if trained == "vae" else name == "CompVis/stable-diffusion-v1-4"
