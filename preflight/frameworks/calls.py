@@ -81,7 +81,7 @@ _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrain
 
 _REFERENCE = "train.copies.reference"
 
-Versions = tuple["str | None", "str | None"]
+Versions = tuple["str | None", "str | None", frozenset[tuple[str, str]]]
 """Of transformers and of TRL, where they are stated."""
 
 
@@ -104,19 +104,20 @@ def read_calls(
     version: str | None = None,
     parameters: Collection[str] = (),
     trl: str | None = None,
+    between: frozenset[tuple[str, str]] = frozenset(),
 ) -> CallFacts:
-    """Everything that the calls say. `version` is of transformers (None: the newest) and `trl` of TRL; `parameters`
-    are the names that the program can be given.
+    """Everything that the calls say. `version` is of transformers (None: the newest) and `trl` of TRL, which may only
+    be known to lie `between` others; `parameters` are the names that the program can be given.
 
     Calls that the program reaches count; those of functions that nothing calls (hooks of a framework: a
     `train_dataloader`, a `model_init`) count for Job fields that no reached call sets.
     """
     names = frozenset(parameters)
     reached = [record for record in calls if record.reached]
-    first = _read(reached, project, (version, trl), names)
+    first = _read(reached, project, (version, trl, between), names)
     if len(reached) == len(calls):
         return _with_unseen(first)
-    return _with_unseen(_joined(first, _read(calls, project, (version, trl), names)))
+    return _with_unseen(_joined(first, _read(calls, project, (version, trl, between), names)))
 
 
 _MADE_BY_PROGRAMS: Mapping[str, tuple[str, ...]] = {
@@ -354,14 +355,14 @@ _BESIDE = frozenset({"ref", "reference", "teacher"})
 
 def _of_arguments(record: CallRecord, trainers: Sequence[CallRecord], use: Use, versions: Versions) -> list[Binding]:
     """Bindings of one object of arguments, as the trainers that are made with it take it."""
-    version, trl = versions
+    version, trl, between = versions
     signs = {(one.method, name) for one in (record, *trainers) for name in one.kwargs if one.callee is None}
     signs |= {(record.method, name) for name in record.kwargs}
     flavour, trl = flavour_of(record, trainers, trl)
     values: dict[str, Expr] = {**record.kwargs, **_inside(record)}
     if from_command_line(record):
         values = {**from_flags(flavour, version, trl), **values}
-    return training_arguments({**values, **passed(trainers, flavour)}, flavour, use, version, trl, frozenset(signs))
+    return training_arguments({**values, **passed(trainers, flavour)}, flavour, use, version, trl, between | signs)
 
 
 def _base(stored: Expr | None) -> Expr:

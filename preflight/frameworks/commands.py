@@ -261,7 +261,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
-    from preflight.program.versions import pinned
+    from preflight.frameworks.transformers_trainer import BOUNDS
+    from preflight.program.versions import bounds, pinned
     from preflight.vocabulary.argv import behind_unread_words
 
     words = call.words if call is not None else ()
@@ -270,6 +271,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         return Reading(source.path, NAME, trains=False)
     versions = list(pinned(source.path, project))
     given = given_by(words[1:]) | {one.field: one.expr for one in versions}
+    given |= {f"{BOUNDS}{name}": Const(said) for name, said in bounds(source.path, project)}
     mixed = call.launch.environment.get(MIXED_PRECISION) if call is not None else None
     if heads()[kind].framework == "accelerate" and mixed is not None:
         given.setdefault("mixed_precision", mixed)
