@@ -184,7 +184,9 @@ def _settings_file(words: Sequence[Word]) -> Word | None:
     `--dataset_info`) a file is the value of that option."""
     before = ""
     for word in words:
-        named = (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")
+        end = word.value.operands[-1] if isinstance(word.value, Op) and word.value.operator == "concat" else None
+        known = text(word) or (str(constant(end)) if end is not None else "")  # `$DIR/x.yaml`
+        named = known.endswith(_FILES) and not word.prefix.strip("-=")
         if named and (not before or before == "--config"):
             return word
         before = word.prefix if word.prefix.startswith("--") and word.value is None else ""
