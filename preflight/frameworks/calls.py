@@ -55,7 +55,7 @@ from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
 from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step, until_trained
 from preflight.program.model_configurations import vocabulary_bindings
-from preflight.program.models import batch_norm, is_part, model_bindings
+from preflight.program.models import batch_norm, beside_what_is_trained, is_part, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
 from preflight.program.own_modules import own_module_bindings
 from preflight.program.own_transformer import handwritten_bindings, resemblance
@@ -174,7 +174,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     counted = [] if named or own else own_module_bindings(calls)
     if any(b.field in ("model.parameters", "model.least_parameters") for b in counted):
         models = [b for b in models if not is_part(b)]  # the count says more of the class than that it has a part
-    models += own or counted
+    models += own or counted or ([] if named else beside_what_is_trained(calls))
     models += adapter_bindings(calls)
     models += kept_weights(calls, models, project)
     models += [*vocabulary_bindings(calls), *loaded_as_saved(calls, versions[0])]

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from preflight.program.adaptations import dtype_and_attention
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
 from preflight.program.call_site import around, is_module, targets, words
+from preflight.program.checkpoints import makes_model
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, reachable, trained
@@ -90,6 +91,13 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
     return [*found, *several]
 
 
+def beside_what_is_trained(records: Sequence[CallRecord]) -> list[Binding]:
+    """The model is unknown where a program loads one, and trains a class of its own or a layer beside it."""
+    objects = trained(records)
+    made = [one for one in records if makes_model(one) and one.value is not None and objects.beside(one.value)]
+    return [_part_of(objects.objects[0].made_by, made[-1])] if made else []
+
+
 def _copied(record: CallRecord, project: Project) -> str | None:
     """The field of a copy of the weights that a call makes, by the name that it is assigned to."""
     said = words(" ".join(targets(record, project)))
@@ -156,8 +164,9 @@ def _identifies(bindings: Sequence[Binding]) -> bool:
 
 
 def _part_of(owner: str, record: CallRecord) -> Binding:
-    """The model is unknown: what is trained is a class of the project, and this is a part of it."""
-    words_ = f"what is trained is {owner}, a class of the project, and {record.name}() makes a part of it"
+    """The model is unknown: what is trained is a class of the project, and this is a part of it or stands beside it."""
+    kind = "a layer of torch" if owner.startswith("torch.nn.") else "a class of the project"
+    words_ = f"what is trained is {owner}, {kind}, and {record.name}() makes another part"
     why = Unknown(words_, Cause.not_modelled, _OF_A_PART)
     return Binding("model.name", Const(why, record.origin), Rank.literal, record.origin)
 
