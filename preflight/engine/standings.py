@@ -23,7 +23,7 @@ from preflight.space.jobs import job_maker
 from preflight.vocabulary.argv import bind
 from preflight.vocabulary.job import Job, build, fields
 from preflight.vocabulary.notation import NEWEST, release
-from preflight.vocabulary.reading import NOT_SEARCHED, Reading
+from preflight.vocabulary.reading import NOT_SEARCHED, OPEN_ARGUMENTS, Reading
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Bound, Box, Source, Study
 from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Op, Unknown, Value, evaluate, names
@@ -267,8 +267,7 @@ def _gaps(study: Study) -> Iterator[str]:
             value = bound.expr.value if isinstance(bound.expr, Const) else None
             if isinstance(value, Unknown) and value.cause is Cause.file_not_found:
                 yield f"{name} is in a file that was not found: {value.words}"
-    if (cut := study.facts.get(NOT_SEARCHED)) is not None:
-        yield str(cut.value)
+    yield from (str(study.facts[name].value) for name in (NOT_SEARCHED, OPEN_ARGUMENTS) if name in study.facts)
     yield from _left_words(study)
 
 

@@ -44,7 +44,7 @@ from preflight.program.arguments import Arguments
 from preflight.program.arguments_from_configuration import with_configuration
 from preflight.program.bindings import bind, constant, first_origin, fold, is_constant, settled, under
 from preflight.program.call_site import words
-from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts
+from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts, makes_model
 from preflight.program.dataset_kinds import dataset_kind
 from preflight.program.datasets import objects_in_memory, opened_files
 from preflight.program.devices import device_bindings
@@ -54,10 +54,17 @@ from preflight.program.images import image_bindings
 from preflight.program.kept_weights import kept_weights
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
-from preflight.program.loops import backwards, loop_bindings, loss_facts, passes_per_step, training_passes
+from preflight.program.loops import (
+    backwards,
+    loop_bindings,
+    loss_facts,
+    passes_per_step,
+    training_passes,
+    until_trained,
+)
 from preflight.program.model_configurations import vocabulary_bindings
 from preflight.program.model_inputs import sequences_of
-from preflight.program.models import batch_norm, is_part, model_bindings
+from preflight.program.models import batch_norm, beside_what_is_trained, is_part, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
 from preflight.program.own_modules import own_module_bindings
 from preflight.program.own_transformer import handwritten_bindings, resemblance
@@ -69,7 +76,7 @@ from preflight.program.unread_calls import changed_by_facts
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
 from preflight.python.settings_objects import as_written, with_default
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Fact, Link, Parameter, Problem, Rank
+from preflight.vocabulary.reading import OPEN_ARGUMENTS, Binding, Fact, Link, Parameter, Problem, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
 
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
@@ -84,7 +91,7 @@ _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrain
 
 _REFERENCE = "train.copies.reference"
 
-Versions = tuple["str | None", "str | None"]
+Versions = tuple["str | None", "str | None", frozenset[tuple[str, str]]]
 """Of transformers and of TRL, where they are stated."""
 
 
@@ -107,18 +114,19 @@ def read_calls(
     version: str | None = None,
     parameters: Collection[str] = (),
     trl: str | None = None,
+    between: frozenset[tuple[str, str]] = frozenset(),
 ) -> CallFacts:
-    """Everything that the calls say. `version` is of transformers (None: the newest) and `trl` of TRL; `parameters`
-    are the names that the program can be given.
+    """Everything that the calls say. `version` is of transformers (None: the newest) and `trl` of TRL, which may only
+    be known to lie `between` others; `parameters` are the names that the program can be given.
 
     Calls that the program reaches count; those of functions that nothing calls (hooks of a framework: a
     `train_dataloader`, a `model_init`) count for Job fields that no reached call sets.
     """
     names = frozenset(parameters)
     reached = [record for record in calls if record.reached]
-    found = _read(reached, project, (version, trl), names)
+    found = _read(reached, project, (version, trl, between), names)
     if len(reached) < len(calls):
-        found = _joined(found, _read(calls, project, (version, trl), names))
+        found = _joined(found, _read(calls, project, (version, trl, between), names))
     return _with_unseen(replace(found, facts=(*found.facts, *late_checkpoints(calls))))
 
 
@@ -168,14 +176,15 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
 def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, names: Collection[str]) -> CallFacts:
     calls, parameters = _filled(calls, project)
     calls = applied(calls)
-    weights = weights_dtype(calls)
+    training = until_trained(calls, project)
+    weights = weights_dtype(training)
     models = [*model_bindings(calls, project, names), *bindings_of_calls("unsloth", calls)]
     named = any(b.field in IDENTITIES and not is_part(b) for b in models)
     own = [] if named else handwritten_bindings(calls, project)
     counted = [] if named or own else own_module_bindings(calls)
     if any(b.field in ("model.parameters", "model.least_parameters") for b in counted):
         models = [b for b in models if not is_part(b)]  # the count says more of the class than that it has a part
-    models += own or counted
+    models += own or counted or ([] if named else beside_what_is_trained(calls))
     models += adapter_bindings(calls)
     models += kept_weights(calls, models, project)
     models += [*vocabulary_bindings(calls), *loaded_as_saved(calls, versions[0])]
@@ -214,7 +223,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *autocast_binding(calls, stored),
         *bindings_of_calls("accelerate", calls),
         *lightning_bindings(calls, stored),
-        *length_bindings(calls, task),
+        *length_bindings(training, task),
         *loops,
         *parallel_bindings(calls),
         *resource_bindings(calls),
@@ -239,6 +248,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *checkpoint_facts(calls),
         *dataset_kind(calls, project),
         *changed_by_facts(calls),
+        *_open_arguments(calls),
     ]
     even = any(binding.field == "train.batch_size" for binding in models)  # cut out of one text: all of one length
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
@@ -367,14 +377,14 @@ _BESIDE = frozenset({"ref", "reference", "teacher"})
 
 def _of_arguments(record: CallRecord, trainers: Sequence[CallRecord], use: Use, versions: Versions) -> list[Binding]:
     """Bindings of one object of arguments, as the trainers that are made with it take it."""
-    version, trl = versions
+    version, trl, between = versions
     signs = {(one.method, name) for one in (record, *trainers) for name in one.kwargs if one.callee is None}
     signs |= {(record.method, name) for name in record.kwargs}
     flavour, trl = flavour_of(record, trainers, trl)
     values: dict[str, Expr] = {**record.kwargs, **_inside(record)}
     if from_command_line(record):
         values = {**from_flags(flavour, version, trl), **values}
-    return training_arguments({**values, **passed(trainers, flavour)}, flavour, use, version, trl, frozenset(signs))
+    return training_arguments({**values, **passed(trainers, flavour)}, flavour, use, version, trl, between | signs)
 
 
 def _base(stored: Expr | None) -> Expr:
@@ -388,6 +398,15 @@ def _shrinking(calls: Sequence[CallRecord]) -> list[Fact]:
     """A Trainer that reduces the batch until it fits, by itself."""
     found = (shrinks_itself(record.kwargs) for record in calls if record.method in ARGUMENT_CLASSES)
     return [Fact("handles_oom", True, first_origin(expr)) for expr in found if expr is not None]
+
+
+def _open_arguments(calls: Sequence[CallRecord]) -> list[Fact]:
+    """A call that decides how the model trains takes a mapping that was not read: it may replace any default."""
+    for record in calls:
+        made = record.method in ARGUMENT_CLASSES and _of_hub(record.name) and not from_command_line(record)
+        if record.reached and not record.complete and (made or is_lightning_trainer(record) or makes_model(record)):
+            return [Fact(OPEN_ARGUMENTS, f"{record.method}() takes arguments that were not read", record.origin)]
+    return []
 
 
 def _inside(record: CallRecord) -> dict[str, Expr]:

@@ -8,19 +8,20 @@ not the project (`accelerate launch diffusers/examples/dreambooth/train_dreamboo
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from preflight.frameworks.launchers import take_apart, text, visible
+from preflight.frameworks.launchers import MIXED_PRECISION, take_apart, text, visible
 from preflight.frameworks.table import ToolCommand, heads
 from preflight.frameworks.ultralytics import training
 from preflight.program.bindings import constant, fold
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Launch, Reading, Request, Word
 from preflight.vocabulary.text import Source
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
 
 _FILES = (".yaml", ".yml", ".json")
 KIND = "kind="
@@ -79,16 +80,19 @@ def alone(name: str, launch: Launch) -> Launch:
 
 
 def copied(name: str, source: str) -> bool:
-    """Whether a program of the project is a copy of one of diffusers' scripts, which cannot be read line by line."""
+    """Whether a program of the project is a copy of one of diffusers' scripts, which cannot be read line by line. One
+    that does not load the model of its option is another program by now."""
     script = name.rpartition("/")[2].removesuffix(".py")
     return script in commands()["diffusers"].trains and all(
-        word in source for word in ("check_min_version(", "accelerator.prepare(")
+        word in source for word in ("check_min_version(", "accelerator.prepare(", "args.pretrained_model_name_or_path")
     )
 
 
 def effective(words: Sequence[Word], source: str) -> tuple[Word, ...]:
     """Words without the options that a copied script declares and never uses: `train_text_to_image_lora.py` of
-    diffusers 0.24 takes --gradient_checkpointing, and switches nothing on."""
+    diffusers 0.24 takes --gradient_checkpointing, and switches nothing on. And with the defaults that it declares."""
+    given = {word.prefix.rstrip("=") for word in words}
+    words = (*(Word(f"{name}=", Const(default)) for name, default in _defaults(source) if name not in given), *words)
     kept, unused = [], False
     for word in words:
         if word.prefix.startswith("--"):
@@ -97,6 +101,21 @@ def effective(words: Sequence[Word], source: str) -> tuple[Word, ...]:
             unused = re.search(rf"""["']{re.escape(option)}["']""", source) is not None and used is None
         kept += [] if unused else [word]
     return tuple(kept)
+
+
+def _defaults(source: str) -> Iterator[tuple[str, Scalar]]:
+    """The options of a script with the defaults that it writes in its own text."""
+    try:
+        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for call in calls:
+        name = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and isinstance(name, str):
+            for one in call.keywords:
+                known = one.arg == "default" and isinstance(one.value, ast.Constant)
+                if known and isinstance(value := getattr(one.value, "value", None), (str, int, float)):
+                    yield from [] if isinstance(value, bool) else [(name, value)]
 
 
 def started(name: str, words: Sequence[Word], launch: Launch, request: Request | None) -> Started | None:
@@ -165,7 +184,9 @@ def _settings_file(words: Sequence[Word]) -> Word | None:
     `--dataset_info`) a file is the value of that option."""
     before = ""
     for word in words:
-        named = (text(word) or "").endswith(_FILES) and not word.prefix.strip("-=")
+        end = word.value.operands[-1] if isinstance(word.value, Op) and word.value.operator == "concat" else None
+        known = text(word) or (str(constant(end)) if end is not None else "")  # `$DIR/x.yaml`
+        named = known.endswith(_FILES) and not word.prefix.strip("-=")
         if named and (not before or before == "--config"):
             return word
         before = word.prefix if word.prefix.startswith("--") and word.value is None else ""
@@ -242,7 +263,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.named_files import folders
     from preflight.frameworks.shared import settle_files
     from preflight.frameworks.table import read as read_table
-    from preflight.program.versions import pinned
+    from preflight.frameworks.transformers_trainer import BOUNDS
+    from preflight.program.versions import bounds, pinned
     from preflight.vocabulary.argv import behind_unread_words
 
     words = call.words if call is not None else ()
@@ -251,6 +273,10 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         return Reading(source.path, NAME, trains=False)
     versions = list(pinned(source.path, project))
     given = given_by(words[1:]) | {one.field: one.expr for one in versions}
+    given |= {f"{BOUNDS}{name}": Const(said) for name, said in bounds(source.path, project)}
+    mixed = call.launch.environment.get(MIXED_PRECISION) if call is not None else None
+    if heads()[kind].framework == "accelerate" and mixed is not None:
+        given.setdefault("mixed_precision", mixed)
     found = read_table(kind, arguments_of(None, {}, given))
     settle_files(found, project, folders(source.path, call))
     behind = read_table(kind, arguments_of(None, {}, given_by(behind_unread_words(words[1:])[1]))).bindings

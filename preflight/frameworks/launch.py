@@ -10,7 +10,7 @@ from preflight.frameworks.launchers import asks_the_machine, visible
 from preflight.frameworks.named_files import PROCESSES, SHARDING, folders, located, name_in, without_file
 from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
-from preflight.program.bindings import bind, constant, first_origin, fold
+from preflight.program.bindings import bind, constant, first_origin, fold, unless_unset
 from preflight.program.rows import FoundSettings
 from preflight.python.evaluator import ProgramArguments, ProgramStart
 from preflight.vocabulary.argv import until_unread_words
@@ -203,6 +203,11 @@ def processes(args: Arguments, found: FoundSettings) -> None:
     if args.value("distributed_type") == "FSDP":
         known = None if constant(per_node) is None else per_node
         found.bindings += fsdp_details(args.inner("fsdp_config").given, 1, args.get("mixed_precision"), known)
+
+
+def own_precision(expr: Expr) -> Expr:
+    """`Accelerator(mixed_precision=args.mixed_precision)`: None, the flag's usual default, is as the launch says."""
+    return Const(None) if constant(expr) is None else unless_unset(expr, spelled(expr, PRECISIONS))
 
 
 def scheme(args: Arguments, found: FoundSettings) -> None:

@@ -65,8 +65,9 @@ _TORCHRUN = {
 }  # fmt: skip
 _ACCELERATE = {"num_processes": "total_ranks", "num_machines": "nodes"}
 _DEEPSPEED = {"num_gpus": "ranks_per_node", "num_nodes": "nodes"}
+MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"
 _ACCELERATE_ENVIRONMENT = {
-    "mixed_precision": "ACCELERATE_MIXED_PRECISION",
+    "mixed_precision": MIXED_PRECISION,
     "gradient_accumulation_steps": "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
     "config_file": "ACCELERATE_CONFIG_FILE",
     "deepspeed_config_file": "ACCELERATE_DEEPSPEED_CONFIG_FILE",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,8 +113,24 @@ def _taking(library: str, used: Used) -> tuple[str, ...]:
     """The releases that were read and take every argument that is used; all of them if none does."""
     every: list[str] = table()["releases"][library]
     spans = [each for name, argument in used if (each := _spans(library, name, argument))]
-    found = [one for one in every if all(_takes(one, each) for each in spans)]
-    return tuple(found or every)
+    bounds = [argument for name, argument in used if name == library]
+    within = [one for one in every if all(_within(one, each) for each in bounds)] or every[-1:]
+    return tuple([one for one in within if all(_takes(one, each) for each in spans)] or within)
+
+
+def _within(number: str, bounds: str) -> bool:
+    """Whether a release is between the bounds of a requirement: `>=0.24,<1`, `~=4.40.1`, poetry's `^4.28`."""
+    this = release(number) or NEWEST
+    for sign, text_ in re.findall(r"([<>]=?|~=|\^)\s*([\d.]*\d)", bounds):
+        bound = release(text_) or ()
+        kept = (2 if bound[:1] == (0,) else 1) if sign == "^" else text_.count(".")  # numbers that stay as they are
+        if sign.startswith("<"):
+            holds = this < bound or (sign == "<=" and this == bound)
+        else:
+            holds = this >= bound and (sign != ">" or this > bound)
+        if not holds or (sign in ("~=", "^") and this[:kept] != bound[:kept]):
+            return False
+    return True
 
 
 def _spans(library: str, name: str, argument: str) -> list[tuple[str, str]]:

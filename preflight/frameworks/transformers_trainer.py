@@ -52,6 +52,8 @@ ARGUMENT_CLASSES: Mapping[str, str] = {
 
 SOFTWARE = "software."
 """Before the name of a package: a release that the project pins, among the arguments of a file or a command."""
+BOUNDS = "bounds."
+"""Before the name of a package: the releases between which the project wants it."""
 _LANGUAGE = (None, "causal-lm")
 _KEEP_NO_LOGITS = ("prediction_loss_only", "batch_eval_metrics", "predict_with_generate")
 
@@ -166,7 +168,9 @@ def _signs(args: Arguments, flavour: str) -> Used:
     names = ["TrainingArguments"]
     if isinstance(args.value("method"), str):
         names += [name for name, one in ARGUMENT_CLASSES.items() if one == flavour != "transformers"]
-    return frozenset((name, key) for name in names for key in args.given)
+    packages = [name for name in ("transformers", "trl") if f"{BOUNDS}{name}" in args]
+    bounded = {(name, str(args.value(f"{BOUNDS}{name}"))) for name in packages}
+    return frozenset({(name, key) for name in names for key in args.given} | bounded)
 
 
 def _flavour(args: Arguments) -> str:

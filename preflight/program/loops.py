@@ -71,6 +71,30 @@ def backwards(records: Sequence[CallRecord]) -> list[CallRecord]:
     return [record for record in records if is_backward(record)]
 
 
+def until_trained(records: Sequence[CallRecord], project: Project) -> list[CallRecord]:
+    """The calls up to the last step of the training, and later ones that a loop around both may repeat before it: the
+    cast of a trained model and the prompts that it answers say nothing of its training."""
+    steps = [at for at, record in enumerate(records) if is_backward(record) or _starts_trainer(record)]
+    if not steps:
+        return list(records)
+    end = records[steps[-1]]
+    rounds = loops_around(end, project)
+    called_in_rounds = end.in_loop and not rounds
+
+    def repeated(record: CallRecord) -> bool:
+        if (record.path, record.function) != (end.path, end.function):
+            return record.in_loop
+        return called_in_rounds or any(one in rounds for one in loops_around(record, project))
+
+    return [one for at, one in enumerate(records) if at <= steps[-1] or not one.reached or repeated(one)]
+
+
+def _starts_trainer(record: CallRecord) -> bool:
+    """`trainer.train()`, `Trainer(...).fit(model)`; `model.train()` only changes the mode."""
+    made = (record.receiver or "").endswith("Trainer") or "trainer" in words(record.name.rpartition(".")[0])
+    return record.method in ("train", "fit") and made
+
+
 def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
     """Bindings and facts of a hand-written loop; empty without a backward pass."""
     passes = backwards(records)
@@ -97,9 +121,9 @@ def _accumulation(records: Sequence[CallRecord], project: Project) -> tuple[list
     )
     if own is not None:
         return [], [Fact("accumulation_supported", True, own.origin)]
-    every = next((n for record in stepping if (n := _modulus(record)) is not None), None) or _rounds(
-        records, stepping, project
-    )
+    passes = backwards(records)
+    every = next((n for record in stepping if (n := _modulus(record, _shared(record, passes))) is not None), None)
+    every = every or _rounds(records, stepping, project)
     if every is None:
         one = [bind("train.grad_accum", Const(1), Rank.read)] if stepping else []
         return one, [Fact("accumulation_supported", False, stepping[0].origin)] if stepping else []
@@ -150,9 +174,15 @@ def _same_loop(record: CallRecord, stepping: Sequence[CallRecord]) -> bool:
     return bool(columns) and getattr(record.node, "col_offset", 0) >= min(columns) - INDENT
 
 
-def _modulus(record: CallRecord) -> Expr | None:
-    """The n of a condition `... % n == 0` that the call is made under."""
-    for condition in reversed(record.conditions):
+def _shared(step: CallRecord, passes: Sequence[CallRecord]) -> list[Expr]:
+    """Conditions that a step shares with the backward passes of its function: both run every n rounds, or neither."""
+    beside = [one for one in passes if (one.path, one.function) == (step.path, step.function)] or passes
+    return [one for one in step.conditions if all(one in other.conditions for other in beside)]
+
+
+def _modulus(record: CallRecord, shared: Sequence[Expr] = ()) -> Expr | None:
+    """The n of a condition `... % n == 0` that the call is made under, and what it belongs to is not."""
+    for condition in reversed([one for one in record.conditions if one not in shared]):
         for op in _operations(condition):
             if op.operator == "%":
                 divisor = op.operands[1]

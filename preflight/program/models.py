@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from preflight.program.adaptations import dtype_and_attention
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
 from preflight.program.call_site import around, is_module, targets, words
+from preflight.program.checkpoints import makes_model
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, reachable, trained
@@ -82,10 +83,19 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
         elif record in chosen:
             owner = owners[id(record)]
             bindings = [b for b in bindings if not (several and b.field.startswith(_DESCRIBING))]
+            if owner is None and all(map(_of_pipeline, chosen)):
+                bindings = [_beside_denoiser(record)]
             found += under(record.conditions, [_part_of(owner, record)] if owner is not None else bindings)
         elif record not in models and not _aside(record, project):
             found += under(record.conditions, bindings)
     return [*found, *several]
+
+
+def beside_what_is_trained(records: Sequence[CallRecord]) -> list[Binding]:
+    """The model is unknown where a program loads one, and trains a class of its own or a layer beside it."""
+    objects = trained(records)
+    made = [one for one in records if makes_model(one) and one.value is not None and objects.beside(one.value)]
+    return [_part_of(objects.objects[0].made_by, made[-1])] if made else []
 
 
 def _copied(record: CallRecord, project: Project) -> str | None:
@@ -154,10 +164,26 @@ def _identifies(bindings: Sequence[Binding]) -> bool:
 
 
 def _part_of(owner: str, record: CallRecord) -> Binding:
-    """The model is unknown: what is trained is a class of the project, and this is a part of it."""
-    words_ = f"what is trained is {owner}, a class of the project, and {record.name}() makes a part of it"
+    """The model is unknown: what is trained is a class of the project, and this is a part of it or stands beside it."""
+    kind = "a layer of torch" if owner.startswith("torch.nn.") else "a class of the project"
+    words_ = f"what is trained is {owner}, {kind}, and {record.name}() makes another part"
     why = Unknown(words_, Cause.not_modelled, _OF_A_PART)
     return Binding("model.name", Const(why, record.origin), Rank.literal, record.origin)
+
+
+def _of_pipeline(record: CallRecord) -> bool:
+    """Whether a call loads a part of a pipeline of diffusers that is not its denoiser."""
+    folder = record.argument("subfolder")
+    return folder is not None and str(constant(folder)).startswith(_OTHER_PARTS)
+
+
+_OTHER_PARTS = ("vae", "vqvae", "movq", "text_encoder", "image_encoder", "safety_checker")
+
+
+def _beside_denoiser(record: CallRecord) -> Binding:
+    """The model is unknown: a pipeline's name stands for its denoiser, and another part of it is trained."""
+    words_ = f"{record.name}() loads a part of the pipeline that is trained alone, and its memory is not modelled"
+    return Binding("model.name", Const(Unknown(words_, Cause.not_modelled), record.origin), Rank.literal, record.origin)
 
 
 def is_part(binding: Binding) -> bool:

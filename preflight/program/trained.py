@@ -21,6 +21,11 @@ _LARGE = (
     "ConvTranspose3d",
 )  # fmt: skip
 """Layers of torch.nn that are no small head."""
+_NO_PARTS = frozenset(
+    {"config", "device", "dtype", "hidden_size", "in_features", "out_features", "num_features", "embed_dim"}
+    | {"embedding_dim", "vocab_size", "n_embd", "d_model"}
+)
+"""Attributes of a model that are settings and numbers: `Linear(model.config.hidden_size, 2)` holds no model."""
 _PARAMETERS = ("parameters", "named_parameters")
 
 
@@ -33,8 +38,8 @@ class Trained:
     """Where the text does not show them: the modules of the project, each of which may be trained."""
 
     def of_project(self) -> bool:
-        """Whether all of them are objects of the project's own classes."""
-        return bool(self.objects) and all(is_module(one.cls) for one in self.objects)
+        """Whether all of them are objects of the project's own classes, or layers of torch.nn."""
+        return bool(self.objects) and all(is_module(one.cls) or _is_layer(one) for one in self.objects)
 
     def beside(self, model: Abstract) -> bool:
         """Whether a model is certainly no part of what is trained."""
@@ -102,6 +107,10 @@ def _objects(value: Abstract | None) -> list[Instance]:
     return [value] if isinstance(value, Instance) else []
 
 
+def _is_layer(part: Instance) -> bool:
+    return part.cls is None and part.made_by.startswith("torch.nn.")
+
+
 def _is_large(part: Instance) -> bool:
     home, _, name = part.made_by.rpartition(".")
     return home.startswith("torch.nn") and name in _LARGE
@@ -125,7 +134,7 @@ def reachable(start: Abstract, calls: bool = True) -> Iterator[Instance]:
         elif isinstance(value, Either):
             left += [value.then, value.otherwise]
         elif isinstance(value, Attribute):
-            left.append(value.receiver)
+            left += [] if value.name in _NO_PARTS else [value.receiver]
         elif isinstance(value, Instance):
             yield value
             left += value.attributes.values()

@@ -41,6 +41,12 @@ _CONDA = re.compile(
 _LOCKED = re.compile(
     rf"""^name = "(?P<name>{"|".join(_PACKAGES)})"\s*\nversion = "(?P<version>\d+(?:\.\d+)*[\w.+]*)\"""", re.MULTILINE
 )
+_BOUNDED = re.compile(
+    rf"""^[\s"']*(?P<name>{"|".join(_PACKAGES)})(?:\[[\w,-]*\])?(?:\s*=\s*["'])?[\s(]*"""
+    r"""(?P<bounds>(?:(?:[<>]=?|~=|\^)\s*\d[\d.]*[\s,]*)+)""",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""`trl>=0.24,<1`, and poetry's `trl = "^0.24"`."""
 _NAMES = {"pytorch-lightning": "lightning", "pytorch": "torch"}
 _IMPORTED: CacheKind[frozenset[str]] = CacheKind("packages that a file imports")
 _HEAVY = frozenset({
@@ -72,6 +78,26 @@ def pinned(program: str, project: Project) -> Iterator[Binding]:
                     found.setdefault(package, []).append(version)
         for package, versions in found.items():
             yield bind(f"software.{package}", _agreed(package, versions), Rank.read)
+
+
+def bounds(program: str, project: Project) -> frozenset[tuple[str, str]]:
+    """The packages of which the project says between which releases they are, with the words that say it."""
+    here = posixpath.dirname(program)
+    found: dict[str, set[tuple[str, str]]] = {}
+    for folder in dict.fromkeys(("", posixpath.dirname(here), here)):
+        paths = (posixpath.normpath(posixpath.join(folder, name)) for name, one in _FILES.items() if one is _PIN)
+        said = [one for path in paths if project.exists(path) for one in _bounds(path, project)]
+        found |= {package: {one for one in said if one[0] == package} for package, _ in said}
+    return frozenset(one for several in found.values() for one in several)
+
+
+def _bounds(path: str, project: Project) -> Iterator[tuple[str, str]]:
+    try:
+        text = project.source(path).text
+    except UnreadableFile:
+        return
+    for match in _BOUNDED.finditer(text):
+        yield match.group("name").lower(), match.group("bounds")
 
 
 def _agreed(package: str, versions: Sequence[Const]) -> Const:

@@ -30,6 +30,9 @@ SAME_OBJECT = frozenset(
      "share_memory", "xpu", "type", "contiguous", "__enter__", "apply", "build", "unwrap")
 )  # fmt: skip
 """Methods of torch.nn.Module (and of tensors) that return the object itself; their calls are recorded all the same."""
+AS_DICT = ("to_dict", "to_sanitized_dict")
+SETTINGS = ("Arguments", "Config")
+"""Ends of the names of classes whose objects are settings: as a mapping they have what they were made with."""
 
 
 def call_method(site: CallSite, callee: Attribute) -> Abstract | None:
@@ -40,6 +43,11 @@ def call_method(site: CallSite, callee: Attribute) -> Abstract | None:
         return given if given is not None else _mapping_method(site, receiver, callee.name)
     if isinstance(receiver, Config):
         return _config_method(site, receiver, callee.name)
+    if isinstance(receiver, Instance) and callee.name in AS_DICT and receiver.made_by.endswith(SETTINGS):
+        made: dict[Key, Abstract] = {}
+        if receiver.record is not None and receiver.cls is None:
+            made.update(receiver.record.keywords)
+        return Container("dict", {**made, **receiver.attributes}, site.origin, {"open": True})
     if is_expr(receiver):
         return _text_method(site, to_expr(receiver), callee.name)
     return None

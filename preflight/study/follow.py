@@ -196,9 +196,11 @@ class Follower:
         axes = frozenset(axis.name for axis in _axes(reading))
         return ChainStep(reading, link, Scope(axes, given, local), launch, configs)
 
-    def _configs(self, reading: Reading, call: Call | None) -> Iterator[ChainStep]:
+    def _configs(self, reading: Reading, call: Call | None, above: frozenset[str] = frozenset()) -> Iterator[ChainStep]:
+        """The configurations that a file composes, and those that they name (accelerate's file names DeepSpeed's)."""
+        above |= {reading.path}
         for link in reading.links:
-            if link.kind != "config" or not link.target or link.target == reading.path:
+            if link.kind != "config" or not link.target or link.target in above or len(above) > MAX_DEPTH:
                 continue
             words = link.words or (call.words if call else ())
             settings = {**(call.settings if call else {}), **link.settings}
@@ -210,6 +212,7 @@ class Follower:
                 config, kept = _as_far_as_known(config, words)
                 axes = frozenset(axis.name for axis in _axes(config) if kept is None or axis.name in kept)
                 yield ChainStep(config, link, Scope(axes, {}, _local(config)), Launch())
+                yield from self._configs(config, inner, above)
 
     def _extend(self, step: ChainStep, above: Chain) -> Iterator[Chain]:
         chain = (*above, step)

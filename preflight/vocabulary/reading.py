@@ -186,6 +186,7 @@ class Setting:
     rank: int = 0
 
 
+OPEN_ARGUMENTS = "open_arguments"
 NOT_SEARCHED = "not_searched"
 """The fact that a budget ended the search for what starts a file, in words."""
 
@@ -221,6 +222,7 @@ FACTS: Mapping[str, str] = {
     "checkpoint_loaded": "torch.load: every process reads a whole checkpoint into host memory",
     "one_process": "a device_map: one process has the layers of the model on all GPUs that it sees",
     "changed_by": "words: code that was not read gets the model or its trainer, and may change how it trains",
+    OPEN_ARGUMENTS: "words: the arguments of what trains come from a mapping that was not read",
     "resembles": "gpt2, llama or bert: the family that a model of the program's own class is estimated as",
     "reads_config": "bool: settings reach the program (argv or a config object)",
 }

@@ -69,6 +69,11 @@ def standing(root: Path, path: str, field: str, trust: tuple[str, ...] = ()) -> 
         ({"train.py": TRAINER}, "train.optimizer_impl"),
         # transformers 5 loads the weights as they were saved
         ({"train.py": LOOP.replace("gpt2", "facebook/opt-125m")}, "train.precision"),
+        # arguments of the trainer come from a mapping that nobody read
+        (
+            {"train.py": TRAINER.replace("batch_size=4", "batch_size=4, **extra")},
+            "train.gradient_checkpointing",
+        ),
         # nobody shows the launch, or it takes its settings from a file that nobody read
         ({"train.py": TRAINER}, "parallel.strategy"),
         ({"job.sh": RUN.replace("python", "accelerate launch"), "train.py": TRAINER}, "parallel.strategy"),

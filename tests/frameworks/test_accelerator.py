@@ -12,8 +12,9 @@ from preflight.engine.files import Batch
 from preflight.memory.host.estimate import estimate_host
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import build
+from preflight.vocabulary.reading import Call, Launch
 from preflight.vocabulary.settings import Settings
-from preflight.vocabulary.values import Cause, Unknown
+from preflight.vocabulary.values import Cause, Const, Unknown
 
 SAID = {
     "import lightning as L\ntrainer = L.Trainer(accelerator='cpu')\n": "cpu",
@@ -49,6 +50,24 @@ if args.half:
 @pytest.mark.parametrize(("half", "precision"), [(False, None), (True, "bf16-mixed")])
 def test_an_accelerator_under_a_condition(half: bool, precision: str | None, tmp_path: Path) -> None:
     assert values(read_program(CONDITIONAL, tmp_path), {"half": half}).get("train.precision") == precision
+
+
+FLAG = """
+import argparse
+from accelerate import Accelerator
+parser = argparse.ArgumentParser()
+parser.add_argument("--mixed_precision", default=None, choices=["no", "fp16", "bf16"])
+accelerator = Accelerator(mixed_precision=parser.parse_args().mixed_precision)
+"""
+
+
+@pytest.mark.parametrize(("given", "precision"), [(None, "bf16-mixed"), ("no", "fp32"), ("fp16", "fp16-mixed")])
+def test_a_flag_that_nobody_gives_leaves_the_precision_to_the_launch(
+    given: str | None, precision: str, tmp_path: Path
+) -> None:
+    call = Call("run.sh", (), {}, Launch("accelerate", environment={"ACCELERATE_MIXED_PRECISION": Const("bf16")}))
+    found = values(read_program(FLAG, tmp_path, call), {"mixed_precision": given})
+    assert found.get("train.precision") == precision
 
 
 TRAIN = """

@@ -15,6 +15,7 @@ from preflight.frameworks.diffusers import scripts
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workloads import pipelines
+from preflight.study.follow import Follower
 from preflight.vocabulary.job import build
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Launch, Word
@@ -26,6 +27,9 @@ FLAGS = (f"--pretrained_model_name_or_path={SDXL}", "--mixed_precision=fp16", "-
          "--gradient_checkpointing", "--use_8bit_adam")  # fmt: skip
 SCRIPTS = commands()["diffusers"].trains
 DREAMBOOTH, SDXL_LORA = "method=train_dreambooth_lora_sdxl", "method=train_text_to_image_lora_sdxl"
+
+
+LOADS = "unet = UNet2DConditionModel.from_pretrained(args.pretrained_model_name_or_path)\n"
 
 
 def test_every_script_is_described() -> None:
@@ -110,7 +114,8 @@ def test_what_a_script_has_beside_is_in_the_pipeline(name: str) -> None:
     ("text", "kind"),
     [
         (None, "command"),  # a checkout that is not the project
-        ("check_min_version('0.36.0')\nunet = accelerator.prepare(unet)\n", "command"),
+        (f"check_min_version('0.36.0')\n{LOADS}unet = accelerator.prepare(unet)\n", "command"),
+        ("check_min_version('0.36.0')\nunet = accelerator.prepare(own('x'))\n", "program"),  # it loads another model
         ("print('a program of that name')\n", "program"),
     ],
 )
@@ -127,6 +132,11 @@ def test_a_copy_in_the_project_is_the_script(text: str | None, kind: str, tmp_pa
     ("use", "field", "value"),
     [
         ("", "train.gradient_checkpointing", False),
+        (
+            "parser.add_argument('--train_batch_size', type=int, default=3)\nargs.train_batch_size\n",
+            "train.batch_size",
+            3,
+        ),
         ("", "train.peft.r", 8),  # what the copy does not declare is as the script has it
         (
             "if args.gradient_checkpointing:\n    unet.enable_gradient_checkpointing()\n",
@@ -138,10 +148,21 @@ def test_a_copy_in_the_project_is_the_script(text: str | None, kind: str, tmp_pa
 def test_an_option_that_a_copy_never_uses_has_no_effect(use: str, field: str, value: Value, tmp_path: Path) -> None:
     flags = "--pretrained_model_name_or_path m --gradient_checkpointing --rank 8"
     (tmp_path / "run.sh").write_text(f"#!/bin/bash\naccelerate launch train_text_to_image_lora.py {flags}\n")
-    text = "check_min_version('0.24.0')\nparser.add_argument('--gradient_checkpointing', action='store_true')\n"
+    text = f"check_min_version('0.24.0')\n{LOADS}parser.add_argument('--gradient_checkpointing', action='store_true')\n"
     (tmp_path / "train_text_to_image_lora.py").write_text(f"{text}{use}unet = accelerator.prepare(unet)\n")
     project = Project(tmp_path, Settings())
     (link,) = slurm.read(project.source("run.sh"), None, project).links
     assert (
         values(command("diffusers", tmp_path, *(str(launchers.text(word)) for word in link.words[1:])))[field] == value
     )
+
+
+def test_the_launch_may_state_the_precision(tmp_path: Path) -> None:
+    """`accelerate launch --mixed_precision=bf16 train_text_to_image.py`: its Accelerator reads the environment."""
+    flags = "--pretrained_model_name_or_path m --train_batch_size 4"
+    (tmp_path / "run.sh").write_text(
+        f"#!/bin/bash\naccelerate launch --num_processes 1 --mixed_precision=bf16 train_text_to_image.py {flags}\n"
+    )
+    project = Project(tmp_path, Settings())
+    [chain] = Follower(project).chains("run.sh")
+    assert values(chain[-1].reading)["train.precision"] == "bf16-mixed"

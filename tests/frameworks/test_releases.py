@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from programs_as_text import read_program, values
 
-from preflight.frameworks.library_defaults import Use, in_use
+from preflight.frameworks.library_defaults import Use, in_use, table
 from preflight.frameworks.transformers_trainer import training_arguments
 from preflight.vocabulary.reading import Rank
 from preflight.vocabulary.values import Const, Expr, Unknown, Value, evaluate
@@ -188,3 +188,19 @@ def test_a_class_of_the_project_takes_the_arguments_of_its_base(tmp_path: Path) 
     text = DPO.format(more=own, reference="ref_model", keywords=keywords, arguments=CONFIG)
     found = values(read_program(text.replace("= DPOTrainer(", "= Own("), tmp_path))
     assert (found["train.batch_size"], found["train.seq_len"], found["train.copies.reference"]) == (2, 700, 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "oldest", "newest"),
+    [
+        (">=0.24.0", "0.24.0", None),
+        (">=0.9,<0.12", "0.9.4", "0.11.4"),
+        ("~=0.9.4", "0.9.4", "0.9.6"),
+        ("^0.9.4", "0.9.4", "0.9.6"),
+        (">=99", None, None),
+    ],
+)
+def test_releases_between_bounds(said: str, oldest: str | None, newest: str | None) -> None:
+    every = table()["releases"]["trl"]
+    may = in_use(used=frozenset({("trl", said)})).trl
+    assert (may[0], may[-1]) == (oldest or every[-1], newest or every[-1])

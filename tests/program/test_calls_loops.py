@@ -153,3 +153,11 @@ def test_how_many_samples_and_what_is_generated(tmp_path: Path) -> None:
     assert known["eval_samples"] == 5000
     assert (found["validation.batch_size"], found["validation.max_new_tokens"]) == (5000, 8)
     assert found["validation.generates"] is True
+
+
+def test_steps_of_a_part_that_runs_every_n_rounds_accumulate_nothing(tmp_path: Path) -> None:
+    """`if epoch % n == 0:` around both the backward pass and the step."""
+    known = loop("if step % args.accum == 0:\n    model(batch).sum().backward()\n    optimizer.step()", tmp_path)[0]
+    assert known["train.grad_accum"] == 1
+    known = loop("model(batch).sum().backward()\nif step % args.accum == 0:\n    optimizer.step()", tmp_path)[0]
+    assert known["train.grad_accum"] == 4

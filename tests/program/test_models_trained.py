@@ -143,3 +143,53 @@ def test_the_release_decides_how_weights_are_loaded(version: str, known: bool, t
     assert (found["train.precision"] == "fp32") is known
     stated = told(LOAD.format(", dtype=torch.float32"), tmp_path, TRAIN)
     assert (stated["train.weights_dtype"], stated["train.precision"]) == ("fp32", "fp32")
+
+
+PIPELINE = """
+from diffusers import AutoencoderKL, UNet2DConditionModel
+NAME = "CompVis/stable-diffusion-v1-4"
+vae = AutoencoderKL.from_pretrained(NAME, subfolder="vae")
+unet = UNet2DConditionModel.from_pretrained(NAME, subfolder="unet")
+optimizer = torch.optim.AdamW({trained}.parameters())
+for batch in DataLoader(rows, 4, shuffle=True):
+    {trained}(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("trained", ["unet", "vae"])
+def test_the_name_of_a_pipeline_stands_for_its_denoiser_alone(trained: str, tmp_path: Path) -> None:
+    name = values(read_program(HEAD + PIPELINE.format(trained=trained), tmp_path))["model.name"]
+    assert is_unknown(name) if trained == "vae" else name == "CompVis/stable-diffusion-v1-4"
+
+
+@pytest.mark.parametrize("probe", ["Linear(llm.config.hidden_size, 2)", "Sequential(torch.nn.Linear(64, 2))"])
+def test_a_layer_that_is_trained_on_the_outputs_of_a_model(probe: str, tmp_path: Path) -> None:
+    """The optimizer has the parameters of the layer alone: the model beside it is not what is trained."""
+    body = f"""
+    llm = transformers.AutoModelForCausalLM.from_pretrained("gpt2").cuda()
+    probe = torch.nn.{probe}
+    """
+    loop = LOOP.replace("model", "probe").replace("probe(batch)", "probe(llm(batch).hidden_states[-1].detach())")
+    name = told(body, tmp_path, loop).get("model.name")
+    assert name is None or is_unknown(name)
+
+
+def test_a_container_of_torch_may_hold_the_model(tmp_path: Path) -> None:
+    body = """
+    llm = transformers.AutoModel.from_pretrained("gpt2").cuda()
+    model = torch.nn.Sequential(llm, torch.nn.Linear(64, 2))
+    """
+    assert told(body, tmp_path)["model.name"] == "gpt2"
+
+
+def test_a_setting_s_name_does_not_make_a_model_the_trained_one(tmp_path: Path) -> None:
+    """`--base_model` names the model beside the layer: its name must not suggest what is trained."""
+    body = """
+    import argparse
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--base_model", default="gpt2")
+    llm = transformers.AutoModelForCausalLM.from_pretrained(parser.parse_args().base_model).cuda()
+    model = torch.nn.Linear(64, 2)
+    """
+    assert is_unknown(told(body, tmp_path)["model.name"])

@@ -112,3 +112,41 @@ trainer.train()
 )
 def test_what_may_change_the_trainer(line: str, said: str | None, tmp_path: Path) -> None:
     assert facts(read_program(TRAINER.format(line=line), tmp_path)).get("changed_by") == said
+
+
+OPEN = """
+import json
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+extra = json.load(open("/data/extra.json"))
+known = {{"bf16": True}}
+model = AutoModelForCausalLM.from_pretrained("gpt2"{model})
+Trainer(model, TrainingArguments("out", per_device_train_batch_size=4{arguments})).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "name"),
+    [
+        ("", ", **extra", "TrainingArguments()"),
+        (", **extra", "", "from_pretrained()"),
+        ("", ", **known", None),
+        ("", ", **dict(fp16=True)", None),
+    ],
+)
+def test_arguments_of_a_mapping_that_was_not_read(model: str, arguments: str, name: str | None, tmp_path: Path) -> None:
+    found = facts(read_program(OPEN.format(model=model, arguments=arguments), tmp_path)).get("open_arguments")
+    assert found is None if name is None else str(found).startswith(name)
+
+
+def test_settings_handed_on_as_a_mapping(tmp_path: Path) -> None:
+    """`SFTConfig(**TrainingArguments(...).to_dict())`: what the first was made with is read, its defaults are not."""
+    body = """
+from transformers import TrainingArguments
+from trl import SFTConfig, SFTTrainer
+first = TrainingArguments("out", per_device_train_batch_size=4, gradient_accumulation_steps=8)
+SFTTrainer("gpt2", args=SFTConfig(packing=True, **first.to_dict())).train()
+"""
+    reading = read_program(body, tmp_path)
+    found = values(reading)
+    assert (found["train.batch_size"], found["train.grad_accum"], found["train.sequences"]) == (4, 8, "packed")
+    assert "open_arguments" in facts(reading)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from programs_as_text import is_unknown
 
-from preflight.program.versions import pinned
+from preflight.program.versions import bounds, pinned
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Value, evaluate
@@ -62,3 +62,22 @@ def test_the_nearest_folder_wins(tmp_path: Path) -> None:
     near = "a--requirements__txt"
     files = {"requirements__txt": "transformers==4.46.0\n", near: "transformers==5.0.0\n"}
     assert versions(tmp_path, "a/train.py", **files)["software.transformers"] == "5.0.0"
+
+
+@pytest.mark.parametrize(
+    ("files", "bounds_"),
+    [
+        ({"pyproject__toml": 'dependencies = [\n    "trl[peft]>=0.24.0,<1",\n]\n'}, {("trl", ">=0.24.0,<1")}),
+        ({"pyproject__toml": '[tool.poetry.dependencies]\ntrl = "^0.12.1"\n'}, {("trl", "^0.12.1")}),
+        (
+            {"requirements__txt": "trl ~= 0.12.0\ntransformers > 4.40\n"},
+            {("trl", "~= 0.12.0"), ("transformers", "> 4.40")},
+        ),
+        ({"requirements__txt": "trl>=0.9\n", "a--requirements__txt": "trl>=0.24\n"}, {("trl", ">=0.24")}),
+        ({"requirements__txt": "trl\nmytrl>=0.9\n# trl>=0.9\n"}, set()),
+    ],
+)
+def test_bounds_of_a_version(files: dict[str, str], bounds_: set[tuple[str, str]], tmp_path: Path) -> None:
+    versions(tmp_path, **files)
+    found = bounds("a/train.py" if "a--requirements__txt" in files else "train.py", Project(tmp_path, Settings()))
+    assert {(name, said.strip()) for name, said in found} == bounds_

@@ -174,6 +174,30 @@ def test_the_script_is_found_from_the_file_that_it_names(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        'D=$(dirname "$(readlink -f "$0")")\naxolotl train $D/conf/a.yml',
+        'D="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"\naccelerate launch -m axolotl.cli.train "${D}/conf/a.yml"',
+    ],
+)
+def test_a_file_of_settings_beside_the_script(line: str, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(script(line))
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/a.yml").write_text(AXOLOTL)
+    (study,) = studies(tmp_path, "run.sh")
+    assert fields(study)["train.batch_size"] == 4
+
+
+@pytest.mark.parametrize("file", ["no.yml", "/data/no.yml", "$D/a.yml"])
+def test_without_its_file_of_settings_only_the_words_behind_it_count(file: str, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(script(f"axolotl train {file} --sequence-len 77"))
+    (study,) = studies(tmp_path, "run.sh")
+    found = fields(study)
+    assert found["train.seq_len"] == 77
+    assert all(isinstance(found[f"train.{name}"], Unknown) for name in ("grad_accum", "optimizer", "precision"))
+
+
+@pytest.mark.parametrize(
     ("line", "strategy", "ranks"),
     [
         ("axolotl train a.yml", "ddp", 4),

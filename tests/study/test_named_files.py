@@ -327,3 +327,38 @@ def test_a_trainers_file_without_its_launch(tmp_path: Path) -> None:
     found = fields(tmp_path, "trl sft --config sft.yaml --num_processes 1")
     assert (found["train.precision"], found["parallel.strategy"]) != (None, None)
     assert not isinstance(found["parallel.strategy"], Unknown)
+
+
+@pytest.mark.parametrize("name", ["./acc/zero2.json", "zero2.json"])
+def test_the_file_of_deepspeed_that_accelerates_file_names(name: str, tmp_path: Path) -> None:
+    """It may name files of its own folder, or of the folder that the command runs in."""
+    more = {
+        "acc/ds.yaml": f"deepspeed_config:\n  deepspeed_config_file: {name}\ndistributed_type: DEEPSPEED\n"
+        "num_machines: 1\nnum_processes: 2\n",
+        "acc/zero2.json": '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 64}',
+    }
+    line = "accelerate launch --config_file acc/ds.yaml plain.py"
+    found = fields(tmp_path, line, **more, **{"plain.py": LOOP_OF_ACCELERATE})
+    assert (found["parallel.strategy"], found["train.grad_accum"]) == ("zero2", 64)
+
+
+def test_files_that_name_each_other_are_read_once(tmp_path: Path) -> None:
+    more = {
+        f"acc/{one}.yaml": f"distributed_type: DEEPSPEED\nnum_processes: 2\nnum_machines: 1\ndeepspeed_config:\n"
+        f"  deepspeed_config_file: acc/{other}.yaml\n"
+        for one, other in ("ab", "ba")
+    }
+    line = "accelerate launch --config_file acc/a.yaml plain.py"
+    assert fields(tmp_path, line, **more, **{"plain.py": LOOP_OF_ACCELERATE})["parallel.ranks_per_node"] == 2
+
+
+LOOP_OF_ACCELERATE = """
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+accelerator = Accelerator()
+model, loader = accelerator.prepare(AutoModelForCausalLM.from_pretrained("gpt2"), DataLoader(rows, 2, shuffle=True))
+for batch in loader:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(**batch).loss)
+"""

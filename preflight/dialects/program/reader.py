@@ -51,21 +51,22 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus
     from preflight.frameworks.named_files import folders, joined, without_file
-    from preflight.program.versions import imported, of_another_framework, pinned
+    from preflight.program.versions import bounds, imported, of_another_framework, pinned
 
     # raises where it is not Python
     project.remembered.get(_PARSED, lambda: parse_python(source), source.path)
     evaluator = _evaluated(source, call, project)
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
+    between = bounds(source.path, project)
     said = evaluator.remembered.get(
         _SAID,
-        lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl),
+        lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl, between),
         frozenset(project.overlay.items()),
         project.replaced,
     )
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
-    known |= _library_parameters(evaluator, version, trl)
+    known |= _library_parameters(evaluator, version, trl, between)
     parameters = _with_file(tuple(known.values()), evaluator)
     axes, settings, problems = sweep_of(evaluator)
     starts = folders(source.path, call)
@@ -221,7 +222,9 @@ def _constants(evaluator: Evaluator, source: Source) -> Iterator[Binding]:
                 yield found
 
 
-def _library_parameters(evaluator: Evaluator, version: str | None, trl: str | None) -> dict[str, Parameter]:
+def _library_parameters(
+    evaluator: Evaluator, version: str | None, trl: str | None, between: frozenset[tuple[str, str]]
+) -> dict[str, Parameter]:
     """Flags of a library's argument classes (`HfArgumentParser((..., TrainingArguments))`).
 
     A field that the program only reads, `getattr(training_args, "deepspeed", None)`, has its flag nevertheless.
@@ -235,7 +238,7 @@ def _library_parameters(evaluator: Evaluator, version: str | None, trl: str | No
         flavour = ARGUMENT_CLASSES.get(record.method)
         if flavour is None or not from_command_line(record):
             continue
-        signs = frozenset((name, key) for key in keys for name in (record.method, "TrainingArguments"))
+        signs = frozenset((name, key) for key in keys for name in (record.method, "TrainingArguments")) | between
         for one in parameters(flavour, version, trl, signs):
             known = evaluator.parameters.get(one.name)
             if known is None or not (known.flags or parses_file(record)):

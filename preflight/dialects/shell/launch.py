@@ -381,12 +381,17 @@ def _tool(
     found = commands.started(name, words, launch, request)
     if found is None:
         return None
-    path = in_project(word_text(found.file), run, project) if found.file is not None else None
+    value = found.file.value if found.file is not None else None
+    said = evaluate(value) if value is not None else None
+    file = said if isinstance(said, str) else None
+    path = in_project(file, run, project)
     if path is not None and found.file is not None:
         return Launched(
             Link("program", path, found.words, {}, found.launch, place_of(found.file, run), run.group), True
         )
-    settings = (Word("", Const(found.kind)), *found.words)
+    why = unknown(f"{file or 'the file of settings'} was not found", run.origin, Cause.file_not_found)
+    unread = [] if found.file is None else [Word("", why, found.file.origin)]
+    settings = (Word("", Const(found.kind)), *unread, *found.words)
     return Launched(Link("command", run.origin.path, settings, {}, found.launch, run.origin, run.group), True)
 
 
