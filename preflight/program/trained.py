@@ -43,11 +43,12 @@ class Trained:
 
     def beside(self, model: Abstract) -> bool:
         """Whether a model is certainly no part of what is trained."""
-        return self.of_project() and not any(_has(one, model) for one in self.objects)
+        return self.of_project() and not self.has(model)
 
     def has(self, model: Abstract) -> bool:
-        """Whether a model is trained, or a part of what is trained."""
-        return any(_has(one, model) for one in self.objects)
+        """Whether a model is trained, or a part of what is trained, or a part of it is (`model.fc = Linear(...)`)."""
+        inside = model if isinstance(model, Instance) else None
+        return any(_has(one, model) or (inside is not None and _has(inside, one)) for one in self.objects)
 
     def larger(self, model: Abstract, others: Sequence[Abstract]) -> str | None:
         """The class of the project that a model is a part of, if it has other models or large layers, too."""
