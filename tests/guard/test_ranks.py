@@ -39,8 +39,9 @@ with guard.SmallCard("5MiB" if rank == 1 else None) as card:
         optimizers[1].step()
         card.budget = budget
 difference = max(float((one - other).abs().max()) for one, other in zip(module.parameters(), plain.parameters()))
-print("difference", difference < 2e-6, difference)
-dist.destroy_process_group()
+print("difference", difference < 2e-6, difference, flush=True)
+dist.barrier()
+os._exit(0)  # threads of gloo and of autograd sometimes end a process that ends by itself ("terminate called")
 """
 
 
