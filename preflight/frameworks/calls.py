@@ -29,6 +29,8 @@ from preflight.frameworks.transformers_trainer import (
 from preflight.frameworks.trl import is_old_ppo, old_ppo
 from preflight.frameworks.ultralytics import is_training, ultralytics_bindings
 from preflight.frameworks.used_arguments import (
+    ARGUMENT_PACKAGES,
+    as_used,
     beside_each_other,
     flavour_of,
     passed,
@@ -74,7 +76,6 @@ from preflight.program.resuming import resume_bindings
 from preflight.program.switches import switch_bindings
 from preflight.program.unread_calls import changed_by_facts
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
-from preflight.python.settings_objects import as_written, with_default
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import OPEN_ARGUMENTS, Binding, Fact, Link, Parameter, Problem, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
@@ -82,7 +83,6 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
 _TOKEN_TASKS = frozenset({"causal-lm", "masked-lm", "token-classification", "seq2seq-lm", "speech-seq2seq"})
 _ACCUMULATING = frozenset({"transformers-trainer", "trl", "lightning"})
 """Frameworks whose trainer accumulates gradients when it is told to."""
-_ARGUMENT_PACKAGES = ("transformers", "trl", "sentence_transformers")
 _MAPPINGS = ("fsdp_config", "deepspeed", "liger_kernel_config")
 _TRAINERS = ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "RewardTrainer", "KTOTrainer",
              "ORPOTrainer", "CPOTrainer", "RLOOTrainer", "PPOTrainer", "SentenceTransformerTrainer",
@@ -270,22 +270,13 @@ def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRec
     """The calls; those that take arguments from a configuration as a whole get them by name."""
     found: list[CallRecord] = []
     named: dict[str, Parameter] = {}
-    for record in map(_as_written, calls):
+    for record in map(as_used, calls):
         defaults = None if record.complete else _defaults(record)
         if defaults is not None:
             record, more = with_configuration(record, calls, defaults, project)
             named |= {parameter.name: parameter for parameter in more}
         found.append(record)
     return found, tuple(named.values())
-
-
-def _as_written(record: CallRecord) -> CallRecord:
-    """The call that made an object of settings, with what the program set in the object afterwards."""
-    written = as_written(record)
-    if written is record or written.method not in ARGUMENT_CLASSES:
-        return written
-    known = {one.name: one.default for one in parameters(ARGUMENT_CLASSES[written.method])}
-    return replace(written, kwargs={key: with_default(one, known.get(key)) for key, one in written.kwargs.items()})
 
 
 def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:
@@ -342,7 +333,7 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
         task=task,
     )
     own = own_optimizer(trainers)
-    made = [r for r in calls if r.method in ARGUMENT_CLASSES and r.name.startswith(_ARGUMENT_PACKAGES)]
+    made = [r for r in calls if r.method in ARGUMENT_CLASSES and r.name.startswith(ARGUMENT_PACKAGES)]
     taken = used(made, trainers, calls)
     groups: list[list[Binding]] = []
     for record in taken:

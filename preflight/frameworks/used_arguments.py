@@ -7,15 +7,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from preflight.frameworks.library_defaults import NO, table
-from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line
+from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters
 from preflight.program.bindings import constant, first_origin, is_constant, same, when
 from preflight.program.loops import backwards
 from preflight.python.objects import Abstract, CallRecord, ClassValue, Either, Instance, alternatives, to_expr
+from preflight.python.settings_objects import as_written, with_default
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown
 
 _POSITION = 1
 """Of `args` in transformers' and TRL's trainers: `Trainer(model, args)`."""
+
+
+ARGUMENT_PACKAGES = ("transformers", "trl", "sentence_transformers")
+
+
+def as_used(record: CallRecord) -> CallRecord:
+    """The call that made an object of settings, with what the program set in the object until it trains. A class of the
+    project that extends training arguments stands for the library's."""
+    written = as_written(record)
+    base = _extended(record)
+    if base is not None:
+        written = replace(written, name=base, method=base.rpartition(".")[2], callee=None)
+    if written is record or written.method not in ARGUMENT_CLASSES:
+        return written
+    known = {one.name: one.default for one in parameters(ARGUMENT_CLASSES[written.method])}
+    return replace(written, kwargs={key: with_default(one, known.get(key)) for key, one in written.kwargs.items()})
+
+
+def _extended(record: CallRecord) -> str | None:
+    """The class of training arguments that a class of the project extends, where the call makes one."""
+    bases = record.callee.external_bases if isinstance(record.callee, ClassValue) else ()
+    known = (one for one in bases if one.startswith(ARGUMENT_PACKAGES))
+    return next((one for one in known if one.rpartition(".")[2] in ARGUMENT_CLASSES), None)
 
 
 def used(made: Sequence[CallRecord], trainers: Sequence[CallRecord], calls: Sequence[CallRecord]) -> list[CallRecord]:

@@ -122,6 +122,7 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
     found: list[Binding] = []
     for field in dict.fromkeys(binding.field for binding in bindings):
         winner: Expr = Const(None)
+        doubtful = False
         rivals: _Rivals = []
         for binding in sorted((b for b in bindings if b.field == field), key=lambda b: b.rank):
             open_, expr = _opened(binding.expr)
@@ -133,10 +134,11 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
                 rivals = [*rivals, (open_, alone)] if open_ else [(open_, alone)]
             binding = replace(binding, expr=expr)
             if _OTHERWISE in names(expr):
-                binding = replace(binding, expr=simplified(substitute(expr, {_OTHERWISE: winner})))
+                whole = simplified(substitute(expr, {_OTHERWISE: winner}))
+                binding = replace(binding, expr=whole, perhaps=binding.perhaps or doubtful)
                 if found and found[-1].field == field and found[-1].rank == binding.rank:
                     found.pop()  # it lives on inside this one
-            winner = binding.expr
+            winner, doubtful = binding.expr, binding.perhaps
             found.append(binding)
     return found
 

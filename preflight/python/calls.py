@@ -27,7 +27,7 @@ from preflight.python.objects import (
     may_hold_more,
     to_expr,
 )
-from preflight.python.settings_objects import library_object
+from preflight.python.settings_objects import library_object, note_training
 from preflight.python.unknown_names import set_by_method
 from preflight.vocabulary.values import Expr, Op, Origin
 
@@ -170,6 +170,7 @@ def dotted(node: ast.expr) -> str:
 
 def _result(site: CallSite, callee: Abstract, record: CallRecord) -> Abstract:
     ev = site.ev
+    note_training(record)
     for name in _hook_names(callee, record):
         hook = ev.hooks.get(name)
         given = hook(record, ev) if hook is not None else None

@@ -156,6 +156,7 @@ class Config:
     kind: ParameterKind = "hydra"
     known: dict[Key, Abstract] = field(default_factory=dict)
     origin: Origin | None = None
+    state: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)

@@ -52,6 +52,11 @@ def test_a_type_that_only_a_run_decides_is_unknown(tmp_path: Path) -> None:
         ("model.gradient_checkpointing_enable()", False),
         ("if args.small:\n    model.gradient_checkpointing_enable()", False),
         ("if os.path.exists('x'):\n    model.gradient_checkpointing_enable()", True),
+        (
+            "if os.path.exists('x'):\n    model.gradient_checkpointing_enable()\n"
+            "if args.small:\n    model.gradient_checkpointing_disable()",
+            True,
+        ),
     ],
 )
 def test_a_switch_behind_a_condition_that_only_a_run_decides_is_no_certainty(
