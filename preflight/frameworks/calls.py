@@ -44,7 +44,7 @@ from preflight.program.adaptations import liger_bindings, loaded_as_saved
 from preflight.program.adapters import adapter_bindings, applied
 from preflight.program.arguments import Arguments
 from preflight.program.arguments_from_configuration import with_configuration
-from preflight.program.bindings import bind, constant, first_origin, fold, is_constant, settled, under
+from preflight.program.bindings import bind, constant, first_origin, is_constant, settled, under
 from preflight.program.call_site import words
 from preflight.program.checkpoints import checkpoint_bindings, checkpoint_facts, makes_model
 from preflight.program.dataset_kinds import dataset_kind
@@ -60,16 +60,14 @@ from preflight.program.loops import (
     backwards,
     loop_bindings,
     loss_facts,
-    passes_per_step,
-    training_passes,
     until_trained,
 )
 from preflight.program.model_configurations import vocabulary_bindings
-from preflight.program.model_inputs import sequences_of
 from preflight.program.models import batch_norm, beside_what_is_trained, is_part, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
 from preflight.program.own_modules import own_module_bindings
 from preflight.program.own_transformer import handwritten_bindings, resemblance
+from preflight.program.passes import sequence_bindings
 from preflight.program.precision import autocast_binding, weights_dtype
 from preflight.program.remote_resources import resource_bindings
 from preflight.program.resuming import resume_bindings
@@ -208,7 +206,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     kept, kept_facts = objects_in_memory(paths, project)
     bindings = [
         *loader_bindings(calls, project),
-        *_passes(calls, project),
+        *sequence_bindings(calls, project),
         *models,
         *frozen_bindings(calls, project),
         *image_bindings(calls, project),
@@ -254,16 +252,6 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     facts = _consistent([*facts, *([] if even else _token_mean(calls, task))], task)
     problems = tuple(loader_problems(calls))
     return CallFacts(tuple(settled(bindings)), tuple(facts), problems, tuple(_links(calls)), _trains(calls), parameters)
-
-
-def _passes(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """A loader's samples go through the model several times before the gradients are computed, or several at once:
-    chosen and rejected answers, two views of a picture."""
-    count, at_once = passes_per_step(records, project), sequences_of(training_passes(records))
-    if at_once is None:
-        return [] if count == 1 else [bind("train.sequences_per_sample", Const(count), Rank.read)]
-    whole = at_once if count == 1 else fold(Op("*", (at_once, Const(count))), at_once.origin)
-    return [bind("train.sequences_per_sample", whole, Rank.read)]
 
 
 def _filled(calls: Sequence[CallRecord], project: Project) -> tuple[list[CallRecord], tuple[Parameter, ...]]:

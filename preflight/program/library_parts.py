@@ -98,6 +98,16 @@ def _named(record: CallRecord) -> tuple[str | None, Expr | None]:
     return None, None
 
 
+_MAKERS = ("torchvision.models.", "timm.create_model", "timm.models.", "torch.hub.load", "segmentation_models_pytorch.",
+           "open_clip.create_model", "efficientnet_pytorch.", "monai.networks.nets.", "diffusers.")  # fmt: skip
+"""How the names of calls begin that make a library's model."""
+
+
+def is_library_model(record: CallRecord) -> bool:
+    """Whether a call makes a model of a library."""
+    return record.qualified.startswith(_MAKERS) or _named(record)[0] is not None
+
+
 # --- layers of timm ---------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from functools import partial
 
 from preflight.program.bindings import bind, first_origin, is_unknown
 from preflight.program.call_site import (
-    around,
     assigned_values,
     enclosing_function,
     evaluates,
@@ -275,43 +274,6 @@ def bound_again(block: ast.AST, name: str, assignment: ast.Assign) -> list[int]:
         if any(isinstance(target, ast.Name) and target.id == name for target in again):
             lines.append(getattr(node, "lineno", 0))
     return lines
-
-
-def passes_per_step(records: Sequence[CallRecord], project: Project) -> int:
-    """How many times one model runs forward for one backward pass: 2 for the two views of a contrastive pair.
-
-    Only where all of them certainly do: in the loop of the one backward pass, under no condition and in no inner loop.
-    """
-    passes = [record for record in backwards(records) if record.reached] or backwards(records)
-    if len({record.node for record in passes}) != 1:
-        return 1
-    loop = next(iter(loops_around(passes[0], project)), None)
-    if loop is None:
-        return 1
-    found: dict[str, set[ast.expr]] = {}
-    for record in records:
-        trains = record.path == passes[0].path and is_forward(record) and not evaluates(record)
-        if trains and _line(record) <= _line(passes[0]) and _always_in(loop, record, project):
-            found.setdefault(record.name, set()).add(record.node)
-    return max((len(nodes) for nodes in found.values()), default=1)
-
-
-def training_passes(records: Sequence[CallRecord]) -> list[CallRecord]:
-    """The forward passes of the files that have a backward pass, without those of evaluations."""
-    paths = {record.path for record in backwards(records)}
-    return [record for record in records if record.path in paths and is_forward(record) and not evaluates(record)]
-
-
-def _always_in(loop: ast.AST, record: CallRecord, project: Project) -> bool:
-    """Whether each round of the loop makes the call once."""
-    for node in around(record, project):
-        if node is loop:
-            return True
-        if isinstance(node, (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.Lambda)):
-            return False
-        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.BoolOp)):
-            return False
-    return False
 
 
 # --- the loss -------------------------------------------------------------------------------------------------------

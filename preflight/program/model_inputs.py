@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 
 from preflight.python.access import comes_from_loader
-from preflight.python.objects import CallRecord, Container, Instance, alternatives
-from preflight.vocabulary.values import Cause, Const, Expr, Unknown
+from preflight.python.objects import Abstract, Attribute, CallRecord, Container, Instance, alternatives, has_unknown
+from preflight.vocabulary.values import Cause, Const, Op, Unknown
 
 _JOINS = ("cat", "concat", "concatenate", "hstack", "vstack")
 _REPEATS = ("repeat", "repeat_interleave", "tile")
@@ -18,23 +18,29 @@ _FOLDS = ("flatten", "view", "reshape", "rearrange")
 """Methods and functions that may fold two dimensions into the first: views or frames into the batch."""
 _BATCH = ".item"
 """Within the name of what a loader gives in each round."""
+_FIRST = re.compile(r"\[:\d+\]")
+"""The name of the first items of a value."""
 
 
-def sequences_of(records: Sequence[CallRecord]) -> Expr | None:
-    """The most that one of the forward calls gets for each sample; None where all get the batch as it is."""
-    found = [one for record in records for value in _given(record) if (one := _of(value)) is not None]
+def sequences_of(record: CallRecord) -> Const | None:
+    """The most that a call of a model gets for each sample of the batch; None where it gets the batch as it is."""
+    found = [one for value in _given(record) if (one := _of(value)) is not None]
     unknown = next((one for one in found if isinstance(one.value, Unknown)), None)
     counts = [one for one in found if isinstance(one.value, int)]
     return unknown or max(counts, key=lambda one: int(str(one.value)), default=None)
 
 
-def _given(record: CallRecord) -> list[Instance]:
+def _given(record: CallRecord) -> list[Abstract]:
     values = (*record.arguments, *record.keywords.values())
-    return [one for value in values for one in alternatives(value) if isinstance(one, Instance)]
+    return [one for value in values for one in alternatives(value)]
 
 
-def _of(value: Instance) -> Const | None:
+def _of(value: Abstract) -> Const | None:
     """The sequences of a tensor for each sample of a batch; None where it is one, or no tensor of a batch."""
+    if isinstance(value, Attribute):
+        return _cut(value)
+    if not isinstance(value, Instance):
+        return None
     record = value.record
     if value.made_by.endswith(_PARTS) and _BATCH in value.made_by.removesuffix(_BATCH):
         return Const(Unknown("the model gets a part of the batch at a time", Cause.not_read), value.origin)
@@ -48,6 +54,15 @@ def _of(value: Instance) -> Const | None:
         words = f"{record.method}() may put another dimension of the batch into the first"
         return Const(Unknown(words, Cause.not_read), record.origin)
     return None
+
+
+def _cut(value: Attribute) -> Const | None:
+    """`images[:64]` of a tensor that is an item of the batch; the first items of the batch itself may be tensors."""
+    holder = value.receiver
+    whole = isinstance(holder, Instance) and holder.made_by.endswith(_BATCH)
+    if whole or _FIRST.fullmatch(value.name) is None or not comes_from_loader(holder):
+        return None
+    return Const(Unknown("the model gets the first samples of the batch", Cause.not_read), value.origin)
 
 
 def _joined(record: CallRecord) -> Const | None:
@@ -87,4 +102,6 @@ def _folds(record: CallRecord) -> bool:
     first = record.args[0] if record.args else None
     if record.method == "flatten":
         return isinstance(first, Const) and first.value == 0 and len(record.args) > 1
+    if isinstance(first, Op) and first.operator == "*" and has_unknown(first):  # `images.view(b * n, c, h, w)`
+        return True
     return isinstance(first, Const) and first.value == -1 and len(record.args) > 3

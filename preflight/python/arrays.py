@@ -13,6 +13,7 @@ from itertools import zip_longest
 
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
+    ARRAY,
     Abstract,
     CallRecord,
     Container,
@@ -25,7 +26,6 @@ from preflight.python.objects import (
 )
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Unknown
 
-STATE = "array"
 WIDTHS = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
           "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1, "complex64": 8}  # fmt: skip
 """Bytes of an element."""
@@ -57,7 +57,7 @@ def array_of(value: Abstract | None) -> Array | None:
     if isinstance(value, Either):
         one, other = array_of(value.then), array_of(value.otherwise)
         return one if one is not None and other is not None and one.shape == other.shape else None
-    found = value.state.get(STATE) if isinstance(value, Instance) else None
+    found = value.state.get(ARRAY) if isinstance(value, Instance) else None
     return found if isinstance(found, Array) else None
 
 
@@ -66,14 +66,14 @@ def make(record: CallRecord, array: Array | None) -> Instance | None:
     if array is None:
         return None
     made = Instance(record.qualified, record=record, origin=record.origin)
-    made.state[STATE] = array if array.storage else replace(array, storage=id(made))
+    made.state[ARRAY] = array if array.storage else replace(array, storage=id(made))
     return made
 
 
 def derived(value: Abstract, array: Array, origin: Origin | None = None) -> Instance:
     """An array that an operation makes of another, whose memory it has where `array` has its storage."""
     made = Instance(value.made_by if isinstance(value, Instance) else "array", origin=origin)
-    made.state[STATE] = array if array.storage else replace(array, storage=id(made))
+    made.state[ARRAY] = array if array.storage else replace(array, storage=id(made))
     return made
 
 

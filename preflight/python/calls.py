@@ -103,6 +103,7 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         node=site.node,
         origin=site.origin,
         function=site.frame.function,
+        caller=position.callers[-1] if position.callers else None,
         conditions=tuple(position.conditions),
         in_loop=position.loops > 0,
         in_try=tuple(name for names in position.handlers for name in names),

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, TypeAlias, TypeVar
 from preflight.python.journal import MISSING, Changes, Journal
 from preflight.python.module import Module
 from preflight.python.objects import (
+    ARRAY,
     Abstract,
     CallRecord,
     ClassValue,
@@ -111,7 +112,8 @@ class Position:
     turns: tuple[Expr, int] | None = None
     """How often the one enclosing loop runs, where a setting decides it, and how many conditions stood before it."""
     functions: list[int] = field(default_factory=list)
-    """Ids of the nodes of the functions that are being interpreted, the outermost first."""
+    callers: list[CallRecord | None] = field(default_factory=list)
+    """The functions that are being interpreted, the outermost first: ids of their nodes, and what called them."""
     entered_with: list[int] = field(default_factory=list)
     """How many conditions there were when each of these functions was entered."""
     exits: list[tuple[Flow, Expr]] = field(default_factory=list)
@@ -181,9 +183,7 @@ class Evaluator(ABC):
         """What each generator yields, by the id of its node."""
         self.calls_of: dict[int, list[CallRecord]] = {}
         """The different calls of each call expression, by the id of its node."""
-        self.remembered = Remembered()
-        """Data of hooks and readers."""
-        # where it is
+        self.remembered = Remembered()  # data of hooks and readers
         self.position = Position()
         self.journal = Journal()
         self.reached = True
@@ -325,7 +325,7 @@ class Evaluator(ABC):
             found = self.value_of(to_expr(value))
             return None if isinstance(found, Unknown) else bool(found)
         if isinstance(value, Instance):
-            return True if is_object(value) else None
+            return True if is_object(value) and ARRAY not in value.state else None
         return True if isinstance(value, (FunctionValue, ClassValue)) else None
 
     def constant_truth(self, value: Abstract) -> bool | None:

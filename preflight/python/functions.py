@@ -95,7 +95,7 @@ def invoke(
     frame.owner, frame.self_value = None, function.self_value or (args[0] if args else None)
     frame.owner_class = function.owner
     bind_parameters(function, args, kwargs, frame, more)
-    return _run_body(ev, function, frame)
+    return _run_body(ev, function, frame, record)
 
 
 def _unwritten_call(
@@ -119,10 +119,11 @@ def _unwritten_call(
     )
 
 
-def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
+def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame, caller: CallRecord | None) -> Abstract:
     position = ev.position
     ev.interpreted.add(id(function.node))
     position.functions.append(id(function.node))
+    position.callers.append(caller)
     position.entered_with.append(len(position.conditions))
     contexts, exits = len(position.contexts), position.exits
     position.exits = []
@@ -133,6 +134,7 @@ def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame) -> Abstract:
         flow = ev.execute(function.node.body, frame)
     finally:
         position.functions.pop()
+        position.callers.pop()
         del position.conditions[position.entered_with.pop() :]
         del position.contexts[contexts:]
         position.exits = exits

@@ -74,6 +74,8 @@ class Instance:
     """Data of hooks about it."""
 
 
+ARRAY = "array"
+"""The key of an object's state that says the shape and type of its values: it is an array, whose truth they decide."""
 CHANGED = "changed"
 """The key of an object's state if the program changes a part of it that is not known: which part, or to what."""
 
@@ -436,7 +438,8 @@ class CallRecord:
     node: ast.expr
     origin: Origin
     function: str | None = None
-    """The enclosing function, "Class.method" for methods; None at the module's top level."""
+    caller: CallRecord | None = None
+    """The enclosing function, "Class.method" for methods, and the call that entered it; None at the top level."""
     conditions: tuple[Expr, ...] = ()
     in_loop: bool = False
     in_try: tuple[str, ...] = ()

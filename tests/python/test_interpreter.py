@@ -530,3 +530,9 @@ def test_an_item_of_a_list_of_which_only_some_items_were_seen(made: str, kinds: 
     [call] = probes(run(f"{head}{made}\nprobe(made[args.which])\n"))
     found = {one.made_by if isinstance(one, Instance) else "unknown" for one in alternatives(call.arguments[0])}
     assert found == kinds
+
+
+def test_the_truth_of_an_array_is_decided_by_its_values(run) -> None:
+    head = "import torch\nimport numpy as np\nfrom lib import probe\n"
+    found = run(head + "if torch.from_numpy(np.zeros(1)) > 0.5:\n    probe(1)\nelse:\n    probe(2)\n")
+    assert values(found) == [1, 2]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.python.arrays import STATE, Array, Shape, arithmetic, array_of, known, make, new, number, shape_of
+from preflight.python.arrays import Array, Shape, arithmetic, array_of, known, make, new, number, shape_of
 from preflight.python.evaluator import Evaluator, Hook
-from preflight.python.objects import Abstract, CallRecord, Container, Instance, is_expr, to_expr
+from preflight.python.objects import ARRAY, Abstract, CallRecord, Container, Instance, is_expr, to_expr
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 UNREAD: Expr = unknown("the size of a picture is in its file", cause=Cause.not_read)
@@ -402,7 +402,7 @@ def _thumbnail(record: CallRecord, ev: Evaluator) -> Abstract | None:
     array, made = array_of(record.receiver_object), record.receiver_object
     if array is None or array.library != "pil" or not isinstance(made, Instance):
         return None
-    made.state[STATE] = replace(array, shape=(UNREAD, UNREAD, array.shape[2]))
+    made.state[ARRAY] = replace(array, shape=(UNREAD, UNREAD, array.shape[2]))
     return Const(None, record.origin)
 
 
