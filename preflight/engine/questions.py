@@ -24,6 +24,7 @@ _WORDS: Mapping[str, str] = {
     GPU: "Which GPU do the jobs run on?",
     _MODEL: "Which model is trained? (the name of a model that preflight knows)",
     "train.batch_size": "How many samples does one GPU get at a time?",
+    "train.sequences_per_sample": "How many sequences or images go through the model for each sample of a batch?",
     "train.seq_len": "How many tokens does the longest training sample have?",
     "train.target_len": "How many tokens does the longest target have, or how many objects the fullest image?",
     "train.text_len": "How many tokens does the longest text beside an image have?",

@@ -72,8 +72,6 @@ def _joined(record: CallRecord) -> Const | None:
     if not along_first or not isinstance(parts, Container):
         return None
     items = list(parts.items.values())
-    if not any(map(comes_from_loader, items)):
-        return None
     if parts.open or not all(map(comes_from_loader, items)):
         return Const(Unknown("the model gets more than the batch of the loader", Cause.not_read), record.origin)
     return Const(len(items), record.origin) if len(items) > 1 else None

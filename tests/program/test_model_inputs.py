@@ -50,6 +50,7 @@ def test_several_at_once(line: str, expected: int, tmp_path: Path) -> None:
     "line",
     [
         "x = torch.cat([bank, views])",
+        "x = torch.cat([views + noise, views.flip(0)])",
         "x = views.repeat(times, 1, 1, 1)",
         "x = views.view(-1, 3, 224, 224)",
         "x = views.flatten(0, 1)",
@@ -72,7 +73,6 @@ def test_a_part_at_a_time_is_unknown(tmp_path: Path) -> None:
     [
         "x = views.cuda()",
         "x = torch.cat([views[0], views[1]], dim=1)",
-        "x = torch.cat([table, other])",
         "x = views.view(-1, 784)",
         "x = rearrange(views, 'b h w c -> b c h w')",
         "x = views[:, :-1]",

@@ -366,6 +366,8 @@ main()
         ("python train.py", "pass", None, None),
         ("CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py", "pass", 4, 64),
         ("python train.py", 'os.environ["CUDA_VISIBLE_DEVICES"] = "4,5"', 2, 128),
+        ("#SBATCH --gres=gpu:a100:8\npython train.py", "pass", 8, 32),
+        ("#SBATCH --gres=gpu:8\nexport CUDA_VISIBLE_DEVICES=0,1\npython train.py", "pass", 8, 128),
         ("python train.py --gpus 4,5,6,7", 'os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus', 4, 64),
     ],
 )

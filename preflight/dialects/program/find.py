@@ -32,6 +32,8 @@ _ENTRY = re.compile(
     re.MULTILINE,
 )
 """What starts something at the top of a file, by the functions of libraries; names of variables are anyone's."""
+_CALL = re.compile(r"^\w+\(", re.MULTILINE)
+"""A call as a statement at the top of a file, perhaps."""
 _COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
 _FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
 _OPTUNA = re.compile(r"\btrial\.suggest_")
@@ -76,14 +78,17 @@ def _is_test(source: Source) -> bool:
 
 
 def _acts(text: str) -> bool:
-    """Whether the top level of the file starts training: it has a loop, a `with`, or a call as a statement."""
-    if not _trains_here(text):
+    """Whether the top level of the file starts training: it has a loop, a `with`, or a call as a statement. Where only
+    an imported module trains, it is the call of a function of the file: `main()`."""
+    here = _trains_here(text)
+    if not here and _CALL.search(text) is None:
         return False
     try:
         body = parse_module(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # `read` reports broken scripts
-    return any(_starts(node) for node in body)
+        return here  # `read` reports broken scripts
+    own = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    return any(_starts(node) if here else _called(node) in own for node in body)
 
 
 def _starts(node: ast.stmt) -> bool:
@@ -100,6 +105,12 @@ def _is_call(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and not ast.unparse(value.func).startswith(
         ("sys.", "os.", "warnings.", "logging.")
     )
+
+
+def _called(node: ast.stmt) -> str | None:
+    """The name of the function that a statement calls."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else None
 
 
 def _imported(source: Source, project: Project) -> Iterator[Source]:

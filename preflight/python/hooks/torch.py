@@ -57,15 +57,18 @@ def gpu_available(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 def device_count(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """How many GPUs `CUDA_VISIBLE_DEVICES` leaves, which the program or its launch sets; else as many as there are."""
+    """How many GPUs `CUDA_VISIBLE_DEVICES` leaves, which the program or its launch sets; else as many as SLURM gives
+    the job on a node; else as many as there are."""
     name = "CUDA_VISIBLE_DEVICES"
     said = ev.set_variables.get(name) or ev.variable(name)
     if said is None:
-        return None
-    count = Op("len", (Op("split", (Op("str", (said,)), Const(",")), said.origin),), said.origin)
+        given = ev.variable("SLURM_GPUS_ON_NODE")
+        count = None if given is None else evaluate(Op("int", (given,)))
+        return Const(count, None if given is None else given.origin) if isinstance(count, int) else None
+    counted = Op("len", (Op("split", (Op("str", (said,)), Const(",")), said.origin),), said.origin)
     if any(True for _ in names(said)):  # a flag says which
-        return count
-    value = evaluate(count)
+        return counted
+    value = evaluate(counted)
     return Const(value, said.origin) if isinstance(value, int) and evaluate(said) not in ("", "-1", -1) else None
 
 

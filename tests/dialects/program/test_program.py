@@ -85,6 +85,17 @@ def test_training_in_a_module_that_the_script_imports(tmp_path: Path) -> None:
     assert recognised("from engine import train\nif __name__ == '__main__':\n    train()\n", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("line", "starts"), [("main()", True), ("helper.configure()", False), ("configure()", False), ("x = main()", False)]
+)
+def test_a_call_of_the_scripts_own_function_starts_an_imported_training(
+    line: str, starts: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "engine.py").write_text("import torch\ndef train(loss):\n    loss.backward()\n")
+    text = f"import helper\nfrom engine import train\nfrom log import configure\ndef main():\n    train()\n{line}\n"
+    assert recognised(text, tmp_path) is starts
+
+
 FITS = "import hydra\ndef train(cfg):\n    trainer = hydra.utils.instantiate(cfg.trainer)\n    trainer.fit(cfg.model)\n"
 
 
