@@ -109,6 +109,14 @@ _VALUES: BoundedCache[dict[str, list[ast.expr]]] = BoundedCache(64)
 """The values of all names of a function or a file, which are asked for one by one."""
 
 
+def chain_of(record: CallRecord) -> list[CallRecord]:
+    """The calls that lead to a call, the outermost first, and itself."""
+    found = [record]
+    while found[-1].caller is not None:
+        found.append(found[-1].caller)
+    return found[::-1]
+
+
 def enclosing_function(record: CallRecord, project: Project) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The `def` that the call is written in."""
     for node in around(record, project):

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under
-from preflight.program.call_site import around, evaluates, role_of, scope_of, targets
+from preflight.program.call_site import around, chain_of, evaluates, role_of, scope_of, targets
+from preflight.program.loops import in_turns
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
@@ -39,7 +40,8 @@ def _sizes(records: Sequence[CallRecord], project: Project) -> list[Binding]:
     """The size that the training's transforms end with. Different ones beside each other are unknown."""
     every = [record for record in records if _is_size(record) and record.argument("size", 0) is not None]
     training = [record for record in every if _role(record, project) != "validation"] or every
-    last = {_compose(record, project): record for record in training}.values()
+    composed = {_compose(record, project): record for record in training}.values()
+    last = [one for record in composed for one in in_turns(record, training, records, project)]
     sizes = [(record, _side(record.argument("size", 0) or Const(None))) for record in last]
     always = [(record, size) for record, size in sizes if not _perhaps(record)]
     later = [_side(record.argument("size", 1) or Const(None)) for record in _resizes(records)] if always else []
@@ -96,6 +98,8 @@ def _is_size(record: CallRecord) -> bool:
 
 
 def _role(record: CallRecord, project: Project) -> str:
-    """train or validation, by the name of the composed transform."""
-    said = role_of(" ".join(targets(record, project)))
-    return "validation" if evaluates(record) or said in ("validation", "test") else "train"
+    """train or validation, by the name of the composed transform, or of what a caller makes with it."""
+    if evaluates(record):
+        return "validation"
+    said = (role_of(" ".join(targets(one, project))) for one in reversed(chain_of(record)))
+    return "validation" if next((one for one in said if one), "train") != "train" else "train"

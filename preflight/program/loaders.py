@@ -7,10 +7,11 @@ trains. A default of the loader beats an alias by name: `DataLoader(ds)` has no 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from preflight.program.bindings import bind, constant, under
-from preflight.program.call_site import role_of, targets
+from preflight.program.bindings import bind, constant, same, under
+from preflight.program.call_site import chain_of, role_of, targets
+from preflight.program.loops import in_turns
 from preflight.python.hooks.loaders import SAMPLES, Samples
 from preflight.python.objects import CallRecord, Instance
 from preflight.vocabulary.project import Project
@@ -31,6 +32,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
+_IN_TURNS = "the program trains with several values one after the other"
 _HELD = "the data set keeps data whose size is not known"
 _MAY_BE_ADDED = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
@@ -48,23 +50,32 @@ def is_loader(record: CallRecord) -> bool:
 def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
     """Bindings of the training loader and of the validation loader, if there is one."""
     loaders = [record for record in records if is_loader(record)]
-    by_role: dict[str, list[CallRecord]] = {"train": [], "validation": [], "test": [], "": []}
-    for record in loaders:
-        by_role[_role(record, project)].append(record)
+    by_role = _roles(loaders, project)
     unnamed = by_role[""]
     if not by_role["train"]:
         shuffled = [record for record in unnamed if constant(record.argument("shuffle", 2)) is True]
         first = (shuffled or unnamed)[:1]
-        by_role["train"] = [one for one in unnamed if one in first or any(_instead(one, other) for other in first)]
+        turns = [one for other in first for one in in_turns(other, unnamed, records, project)]
+        by_role["train"] = [one for one in unnamed if one in turns or any(_instead(one, other) for other in first)]
         unnamed = [record for record in unnamed if record not in by_role["train"]]
     trainers = [] if by_role["train"] else [r for r in records if r.method.endswith("Trainer") and "." in r.name]
     validating = by_role["validation"] or unnamed or by_role["test"]
     found = [bind("data.start_method", r.args[0]) for r in records if r.method == "set_start_method" and r.args]
     found += [binding for record in trainers for binding in sample_bindings_of(record)]
+    turns = by_role["train"] and in_turns(by_role["train"][0], by_role["train"], records, project)
     for role, chosen in (("train", by_role["train"]), ("validation", validating)):
         for record in chosen:
-            found += under(record.conditions, _bindings(record, role))
+            changed = _changed(turns) if record in turns else ()
+            found += under(record.conditions, [*_bindings(record, role, changed)])
     return found
+
+
+def _changed(turns: Sequence[CallRecord]) -> Collection[str]:
+    """The arguments that differ between loaders of which each round of a loop trains with another."""
+    given = {
+        name: [one.argument(name, _POSITIONS.get(name)) or Const(None) for one in turns] for name in _FIELDS["train"]
+    }
+    return [name for name, values in given.items() if any(not same(value, values[0]) for value in values)]
 
 
 def _instead(record: CallRecord, other: CallRecord) -> bool:
@@ -76,11 +87,27 @@ def _instead(record: CallRecord, other: CallRecord) -> bool:
 
 def _role(record: CallRecord, project: Project) -> str:
     """The purpose of a loader: train, validation or test; "" if it is not known."""
-    function = (record.function or "").rpartition(".")[2]
-    dataset = record.node.args[0] if isinstance(record.node, ast.Call) and record.node.args else None
-    said = [*targets(record, project), function, ast.unparse(dataset) if dataset is not None else ""]
-    said += [ast.unparse(k.value) for k in getattr(record.node, "keywords", ()) if k.arg == "dataset"]
+    return _said(record, project, (record.function or "").rpartition(".")[2])
+
+
+def _said(record: CallRecord, project: Project, *function: str) -> str:
+    """The purpose that the words of a call say: of what it is assigned to, of a function, of its data set."""
+    given = [*getattr(record.node, "args", ())[:1]]
+    given += [k.value for k in getattr(record.node, "keywords", ()) if k.arg == "dataset"]
+    said = (*targets(record, project), *function, *map(ast.unparse, given))
     return next((role for text in said if (role := role_of(text)) is not None), "")
+
+
+def _roles(loaders: Sequence[CallRecord], project: Project) -> dict[str, list[CallRecord]]:
+    """The loaders by purpose. One that a function makes for several callers has the purpose that its callers say."""
+    found: dict[str, list[CallRecord]] = {"train": [], "validation": [], "test": [], "": []}
+    for record in loaders:
+        role = _role(record, project)
+        shared = any(one.node is record.node and one.caller is not record.caller for one in loaders)
+        callers = reversed(chain_of(record)[:-1]) if shared and not role else ()
+        role = role or next((said for one in callers if (said := _said(one, project))), "")
+        found[role].append(record)
+    return found
 
 
 def validates(record: CallRecord, project: Project) -> bool:
@@ -94,10 +121,14 @@ def indexes(record: CallRecord) -> bool:
     return shuffled or any(_given(record, name) for name in ("sampler", "batch_sampler"))
 
 
-def _bindings(record: CallRecord, role: str) -> list[Binding]:
+def _bindings(record: CallRecord, role: str, changed: Collection[str] = ()) -> list[Binding]:
     found: list[Binding] = []
     for name, field in _FIELDS[role].items():
         expr = record.argument(name, _POSITIONS.get(name))
+        if name in changed:  # a name in the text says no more
+            several = unknown(_IN_TURNS, record.origin, Cause.not_modelled)
+            found.append(bind(field, several, Rank.literal))
+            continue
         if name == "batch_size" and expr is None and _given(record, "batch_sampler"):
             expr = unknown("a batch sampler decides the batch size", record.origin, Cause.run_time)
         if expr is None and not record.complete:

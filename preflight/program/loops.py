@@ -12,6 +12,7 @@ from functools import partial
 from preflight.program.bindings import bind, first_origin, is_unknown
 from preflight.program.call_site import (
     assigned_values,
+    chain_of,
     enclosing_function,
     evaluates,
     is_module,
@@ -92,6 +93,20 @@ def _starts_trainer(record: CallRecord) -> bool:
     """`trainer.train()`, `Trainer(...).fit(model)`; `model.train()` only changes the mode."""
     made = (record.receiver or "").endswith("Trainer") or "trainer" in words(record.name.rpartition(".")[0])
     return record.method in ("train", "fit") and made
+
+
+def in_turns(
+    record: CallRecord, others: Sequence[CallRecord], records: Sequence[CallRecord], project: Project
+) -> list[CallRecord]:
+    """A call and those of the same expression in other rounds of a loop that trains in each round:
+    `for size in (128, 224): train(loader(size))`."""
+    way = [one.node for one in chain_of(record)]
+    same = [one for one in others if [caller.node for caller in chain_of(one)] == way]
+    if len(same) < 2:
+        return [record]
+    rounds = {loop for one in chain_of(record) for loop in loops_around(one, project)}
+    ends = (one for end in backwards(records) for one in chain_of(end))
+    return same if any(loop in rounds for one in ends for loop in loops_around(one, project)) else [record]
 
 
 def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from preflight.program.bindings import bind, fold, is_unknown
-from preflight.program.call_site import around, evaluates, is_module
+from preflight.program.call_site import around, chain_of, evaluates, is_module
 from preflight.program.checkpoints import makes_model
 from preflight.program.library_parts import is_library_model
 from preflight.program.loops import backwards, is_forward
@@ -82,13 +82,13 @@ class _Steps:
                 found = (self._within(one, end) for one in self.records[start:at])
                 yield [one for one in found if one is not None]
                 start = at + 1
-        yield from self._of_trainers({(one.path, one.function) for end in passes for one in _chain(end)})
+        yield from self._of_trainers({(one.path, one.function) for end in passes for one in chain_of(end)})
 
     def _of_trainers(self, with_backward: Collection[tuple[str, str | None]]) -> Iterable[list[_Pass]]:
         """The passes of each method that a trainer calls once, and that leaves the backward pass to it."""
         found: dict[object, list[_Pass]] = {}
         for record in self.records:
-            chain = _chain(record)
+            chain = chain_of(record)
             level = next((at for at, one in enumerate(chain) if _method(one) in _STEPS), None)
             if level is None or (chain[level].path, chain[level].function) in with_backward:
                 continue
@@ -101,7 +101,7 @@ class _Steps:
         """The pass that a call is; None for a call that is none, or that is not in the step of `end`."""
         if self.models.of(record) is None:
             return None
-        mine, other = _chain(record), _chain(end)
+        mine, other = chain_of(record), chain_of(end)
         level = next((at for at, (a, b) in enumerate(zip(mine, other, strict=False)) if a is not b), None)
         if level is None or (mine[level].path, mine[level].function) != (other[level].path, other[level].function):
             return None
@@ -174,14 +174,6 @@ def _reached(passes: Sequence[CallRecord]) -> Sequence[CallRecord]:
     return [one for one in passes if one.reached] or passes
 
 
-def _chain(record: CallRecord) -> list[CallRecord]:
-    """The calls that lead to a call, the outermost first, and itself."""
-    found = [record]
-    while found[-1].caller is not None:
-        found.append(found[-1].caller)
-    return found[::-1]
-
-
 # --- which calls run the model ----------------------------------------------------------------------------------------
 
 
@@ -223,7 +215,7 @@ def _wraps_model(callee: Instance) -> bool:
 
 def _inside_module(record: CallRecord) -> bool:
     """Whether a module of the project makes the call when it runs."""
-    callers = _chain(record)[:-1]
+    callers = chain_of(record)[:-1]
     return any(isinstance(one.callee, Instance) and is_module(one.callee.cls) for one in callers)
 
 
