@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from preflight.program.bindings import constant, fold, is_unknown
+from preflight.program.call_site import is_module
 from preflight.program.layer_parameters import NotCounted, times, total
-from preflight.python.objects import CallRecord, Instance
+from preflight.python.access import PARTS
+from preflight.python.objects import Abstract, Attribute, CallRecord, Instance, alternatives
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 
@@ -106,6 +108,31 @@ _MAKERS = ("torchvision.models.", "timm.create_model", "timm.models.", "torch.hu
 def is_library_model(record: CallRecord) -> bool:
     """Whether a call makes a model of a library."""
     return record.qualified.startswith(_MAKERS) or _named(record)[0] is not None
+
+
+_OF_HEADS = frozenset(
+    {"score", "qa_outputs", "cls", "classification_head", "out_proj", "avgpool", "global_pool", "config"}
+)
+"""Parts that are small, or no layers, whatever stands in their place, beside the heads of the table."""
+_LAYERS_OF_LAYERS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.Identity")
+
+
+def rebuilt_part(model: Instance) -> str | None:
+    """The path of a part of a library's model, not of its head, that the program cuts, deletes or gives layers of its
+    own: `model.encoder.layer = model.encoder.layer[:6]`. None if there is none."""
+    own = {key: value for key, value in model.attributes.items() if isinstance(key, str)}
+    deep = model.state.get(PARTS)
+    for path, value in {**own, **(deep if isinstance(deep, dict) else {})}.items():
+        small = set(path.split(".")) & {*_table()["heads"], *_OF_HEADS}
+        if not small and (value is None or any(map(_rebuilds, alternatives(value)))):
+            return str(path)
+    return None
+
+
+def _rebuilds(value: Abstract) -> bool:
+    if isinstance(value, Attribute):
+        return value.name.startswith("[:")
+    return isinstance(value, Instance) and (is_module(value.cls) or value.made_by in _LAYERS_OF_LAYERS)
 
 
 # --- layers of timm ---------------------------------------------------------------------------------------------------

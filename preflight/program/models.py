@@ -14,6 +14,7 @@ from preflight.program.adaptations import dtype_and_attention
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
 from preflight.program.call_site import around, is_module, targets, words
 from preflight.program.checkpoints import makes_model
+from preflight.program.library_parts import rebuilt_part
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, reachable, trained
@@ -85,6 +86,7 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
             bindings = [b for b in bindings if not (several and b.field.startswith(_DESCRIBING))]
             if owner is None and all(map(_of_pipeline, chosen)):
                 bindings = [_beside_denoiser(record)]
+            bindings = _unless_rebuilt(record, bindings)
             found += under(record.conditions, [_part_of(owner, record)] if owner is not None else bindings)
         elif record not in models and not _aside(record, project):
             found += under(record.conditions, bindings)
@@ -184,6 +186,16 @@ def _beside_denoiser(record: CallRecord) -> Binding:
     """The model is unknown: a pipeline's name stands for its denoiser, and another part of it is trained."""
     words_ = f"{record.name}() loads a part of the pipeline that is trained alone, and its memory is not modelled"
     return Binding("model.name", Const(Unknown(words_, Cause.not_modelled), record.origin), Rank.literal, record.origin)
+
+
+def _unless_rebuilt(record: CallRecord, bindings: list[Binding]) -> list[Binding]:
+    """The bindings of a model; it is unknown where the program cuts its layers or puts others in their place."""
+    part = rebuilt_part(record.value) if isinstance(record.value, Instance) else None
+    if part is None:
+        return bindings
+    why = Unknown(f"the program changes {part} of the model that {record.name}() makes", Cause.not_modelled)
+    unknown = Binding("model.name", Const(why, record.origin), Rank.literal, record.origin)
+    return [*(one for one in bindings if one.field not in _IDENTITIES), unknown]
 
 
 def is_part(binding: Binding) -> bool:

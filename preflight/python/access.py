@@ -158,7 +158,7 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
         if isinstance(key, str) and key in value.attributes:
             return value.attributes[key]
         return Attribute(value, "[]", origin)
-    if isinstance(value, Attribute) and comes_from_loader(value):
+    if isinstance(value, Attribute) and (comes_from_loader(value) or _is_part(value)):
         return Attribute(value, "[]", origin)
     return (
         ev.op("get", (to_expr(value), expr), origin)
@@ -172,6 +172,14 @@ def comes_from_loader(value: Abstract | None) -> bool:
     while isinstance(value, Attribute):
         value = value.receiver
     return isinstance(value, Instance) and value.cls is None and ".item" in value.made_by
+
+
+def _is_part(value: Attribute) -> bool:
+    """Whether it is a part of an object of a library's class: of a model."""
+    holder: Abstract = value
+    while isinstance(holder, Attribute):
+        holder = holder.receiver
+    return isinstance(holder, Instance) and holder.cls is None and holder.record is not None
 
 
 def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, node: ast.expr, frame: Frame) -> Abstract:
@@ -260,7 +268,23 @@ def set_attribute(ev: Evaluator, holder: Abstract, name: Key, value: Abstract) -
     elif isinstance(holder, Either):
         ev.for_either(holder, lambda side: set_attribute(ev, side, name, value))
     else:
+        note_part(holder, name, value)
         mark_changed(holder)
+
+
+PARTS = "parts"
+"""The key of an object's state for what the program puts in the place of parts of a library's object, by their path."""
+
+
+def note_part(holder: Abstract, name: Key, value: Abstract | None) -> None:
+    """Keeps what the program puts in the place of a part of a library's object, by its path; None: it is deleted."""
+    path = [str(name)]
+    while isinstance(holder, Attribute):
+        path.insert(0, holder.name)
+        holder = holder.receiver
+    parts = holder.state.setdefault(PARTS, {}) if isinstance(holder, Instance) and len(path) > 1 else None
+    if isinstance(parts, dict):
+        parts[".".join(path)] = value
 
 
 def _is_set_by_code(ev: Evaluator, holder: Instance, default: Abstract | None, value: Abstract) -> bool:
@@ -315,6 +339,7 @@ def remove_attribute(ev: Evaluator, holder: Abstract, name: Key) -> None:
     elif isinstance(holder, Instance) and name in holder.attributes and not ev.position.loops:
         ev.journal.remove(holder.attributes, name)
     else:
+        note_part(holder, name, None)
         mark_changed(holder)
 
 

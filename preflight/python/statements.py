@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from preflight.python.access import assign, mark_changed, remove_attribute, update_items
+from preflight.python.access import assign, mark_changed, note_part, remove_attribute, update_items
 from preflight.python.arrays import array_of, derived, view
 from preflight.python.classes import make_class
 from preflight.python.evaluator import Evaluator, Flow
@@ -13,6 +13,7 @@ from preflight.python.functions import make_function
 from preflight.python.imports import import_from, import_modules
 from preflight.python.objects import (
     Abstract,
+    Attribute,
     Container,
     Frame,
     Instance,
@@ -370,6 +371,8 @@ def _delete(ev: Evaluator, node: ast.Delete, frame: Frame) -> Flow:
             elif isinstance(holder, Instance) and isinstance(key, Const) and isinstance(key.value, str):
                 remove_attribute(ev, holder, key.value)
             else:
+                if isinstance(holder, Attribute):
+                    note_part(holder.receiver, holder.name, None)
                 mark_changed(holder)
         elif isinstance(target, ast.Attribute):
             remove_attribute(ev, ev.evaluate(target.value, frame), target.attr)

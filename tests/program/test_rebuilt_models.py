@@ -1,0 +1,64 @@
+"""A library's model whose layers the program cuts or replaces is not the model of that name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs_as_text import is_unknown, read_program, values
+
+PROGRAM = """\
+import copy, torch, torch.nn as nn
+from torch.utils.data import DataLoader
+from torchvision.models import resnet50
+from transformers import AutoModelForSequenceClassification
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.query = nn.Linear(8, 8)
+model = {make}
+{change}
+model.cuda()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(rows, batch_size=8):
+    loss_of(model(x.cuda()), y).backward()
+    opt.step()
+"""
+HUB = 'AutoModelForSequenceClassification.from_pretrained("google-bert/bert-base-uncased")'
+VISION = "resnet50(pretrained=True)"
+
+
+def model(make: str, change: str, root: Path) -> object:
+    found = values(read_program(PROGRAM.replace("{make}", make).replace("{change}", change), root))
+    return found.get("model.name", found.get("model.target"))
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (HUB, "model.bert.encoder.layer = model.bert.encoder.layer[:6]"),
+        (HUB, "model.bert.encoder.layer = nn.ModuleList([copy.deepcopy(model.bert.encoder.layer[0])])"),
+        (HUB, "model.bert.encoder.layer[3].attention.self = Attention()"),
+        (HUB, "del model.bert.encoder.layer[6:]"),
+        (HUB, "del model.bert.embeddings"),
+        (VISION, "model.layer4 = nn.Identity()"),
+        (VISION, "model.layer3 = nn.Sequential(model.layer3[0], Attention())"),
+    ],
+)
+def test_a_changed_model_is_unknown(make: str, change: str, tmp_path: Path) -> None:
+    assert is_unknown(model(make, change, tmp_path))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (HUB, "model.config.use_cache = False"),
+        (HUB, "model.classifier = nn.Sequential(nn.Linear(768, 768), nn.Linear(768, 2))"),
+        (HUB, "model.bert.encoder.gradient_checkpointing = False"),
+        (HUB, "model.bert.pooler = None"),
+        (VISION, "model.fc = nn.Identity()"),
+        (VISION, "model.conv1 = nn.Conv2d(1, 64, 7, 2, 3, bias=False)"),
+    ],
+)
+def test_a_head_or_a_setting_leaves_the_model_what_it_is(make: str, change: str, tmp_path: Path) -> None:
+    assert isinstance(model(make, change, tmp_path), str)
