@@ -26,7 +26,7 @@ from preflight.program.call_site import (
 from preflight.program.loops import is_forward
 from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import Trained, reachable, trained
-from preflight.python.objects import Abstract, Attribute, CallRecord, Instance, alternatives
+from preflight.python.objects import Abstract, Attribute, CallRecord, FunctionValue, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Unknown
@@ -42,6 +42,9 @@ _TRAINS = frozenset({"forward", "training_step", "shared_step", "compute_loss", 
 """Functions whose calls of a model belong to training."""
 _HOOKS = frozenset({"__init__", "setup", "configure_model", "configure_optimizers", "on_train_start", "on_fit_start"})
 """Methods that a framework calls."""
+
+_FREEZING = {"freeze_feature_encoder": "feature_extractor", "freeze_feature_extractor": "feature_extractor"}
+"""Methods of speech models of transformers -> the part that they freeze."""
 
 FREEZES = "the program freezes a part of the model, and the text does not say which"
 RUNS_WITHOUT = "the program runs a part of the model without gradients"
@@ -88,6 +91,9 @@ def _frozen(record: CallRecord, objects: Trained, project: Project) -> Iterator[
     if record.method == "requires_grad_":
         if constant(record.argument("requires_grad", 0)) is False and _of_training(record, objects, project):
             yield _Frozen(record, _path(record))
+    elif record.method.startswith("freeze_") and not isinstance(record.callee, FunctionValue):
+        if _of_training(record, objects, project):
+            yield _Frozen(record, _FREEZING.get(record.method, ""))
     elif record.method in (*_PARAMETERS, "children", "named_children", "modules", "named_modules"):
         always = _clears(record, project)
         if always is not None and _of_training(record, objects, project):

@@ -73,6 +73,9 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
     chosen = _chosen([one for one in models if _copied(one, project) is None and not _aside(one, project)], objects)
     owners = {id(one): _owner(one, models, objects) for one in chosen}
     several = [] if chosen and all(owners.values()) else list(_several(chosen, read, project))
+    another = objects.another([one.value for one in chosen if one.value is not None])
+    if another is not None and not several and not any(owners.values()):
+        several = [_beside(another, chosen[-1])]
     found: list[Binding] = []
     for record in records:
         bindings = read[id(record)]
@@ -170,6 +173,12 @@ def _part_of(owner: str, record: CallRecord) -> Binding:
     kind = "a layer of torch" if owner.startswith("torch.nn.") else "a class of the project"
     words_ = f"what is trained is {owner}, {kind}, and {record.name}() makes another part"
     why = Unknown(words_, Cause.not_modelled, _OF_A_PART)
+    return Binding("model.name", Const(why, record.origin), Rank.literal, record.origin)
+
+
+def _beside(another: str, record: CallRecord) -> Binding:
+    """The model is unknown: a large module of the program's own is trained beside it."""
+    why = Unknown(f"the program trains {another} beside the model that {record.name}() makes", Cause.not_modelled)
     return Binding("model.name", Const(why, record.origin), Rank.literal, record.origin)
 
 
@@ -327,6 +336,16 @@ def spelled_exactly(expr: Expr, names: Mapping[str, str]) -> Expr:
     return Op("get", (Const(dict(names)), expr), expr.origin)
 
 
+_PLAIN = frozenset(
+    {"model_name", "name", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "pretrained_strict", "cache_dir"}
+    | {"checkpoint_path", "weights", "weights_backbone", "pretrained_backbone", "progress"}
+    | {"num_classes", "img_size", "in_chans", "global_pool", "drop_rate", "drop_path_rate", "scriptable", "exportable"}
+    | {"no_jit", "box_detections_per_img", "box_score_thresh", "box_nms_thresh", "rpn_score_thresh"}
+)
+"""Arguments of timm's and torchvision's constructors that leave what training keeps as it is, or have fields of their
+own. DropPath and the dropout before the head keep a mask, of a number for each sample and of the features."""
+
+
 def _target(library: str, name: Expr, record: CallRecord) -> list[Binding]:
     value = constant(name)
     prefix = Const(f"{library}:")
@@ -336,6 +355,12 @@ def _target(library: str, name: Expr, record: CallRecord) -> list[Binding]:
     classes = record.argument("num_classes")
     if classes is not None and is_dimension(classes):
         found.append(bind("model.kwargs.num_classes", classes))
+    if library == "timm" and (side := record.kwargs.get("img_size")) is not None:
+        found.append(bind("train.image_size", side, Rank.default))
+    others = {
+        name: given for name, given in record.kwargs.items() if name not in _PLAIN and constant(given) is not None
+    }
+    found += [bind(f"model.kwargs.{name}", given) for name, given in others.items()]
     if isinstance(value, str) and (size := re.search(r"(?:patch\d+|window\d+)_(\d{3})", value)):
         found.append(bind("train.image_size", Const(int(size.group(1))), Rank.default, first_origin(name)))
     return found

@@ -6,6 +6,7 @@ that object, stand beside it (the network of a perceptual loss), or be a part of
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -61,13 +62,26 @@ class Trained:
                 return one.made_by.rpartition(".")[2]
         return None
 
+    def another(self, models: Sequence[Abstract]) -> str | None:
+        """The class of a module with large layers that is trained beside models, and holds none of them; a head or a
+        loss with parameters is small."""
+        if not any(self.has(model) for model in models):
+            return None
+        for one in self.objects:
+            module = is_module(one.cls) or _is_layer(one)
+            apart = module and not any(_has(one, model) or _has_part(model, one) for model in models)
+            if apart and any(_is_large(part) for part in reachable(one)):
+                return one.made_by.rpartition(".")[2]
+        return None
+
 
 def trained(records: Sequence[CallRecord]) -> Trained:
     """What the optimizers and trainers of a program get."""
     found: list[Instance] = []
     for record in records:
         if is_optimizer(record) or makes_optimizer(record):
-            found += [one for value in given_to_optimizer(record) for one in _objects(value)]
+            given = [*given_to_optimizer(record)] or [*_named_within(record, records)]
+            found += [one for value in given for one in _objects(value)]
         elif record.method.endswith("Trainer") or record.method == "fit":
             found += _objects(record.object("model", 0))
             found += _objects(record.object("model", 1)) if record.method == "PPOTrainer" else []  # TRL before 0.12
@@ -96,6 +110,14 @@ def given_to_optimizer(record: CallRecord) -> Iterator[Abstract]:
     yield from (one for one in modules if id(one) not in inside)
 
 
+def _named_within(record: CallRecord, records: Sequence[CallRecord]) -> Iterator[Abstract]:
+    """The objects whose parameters the text of an optimizer's call names: `list(a.parameters()) + [b.scale]`."""
+    inside = set(ast.walk(record.node))
+    for one in records:
+        if one.method in _PARAMETERS and one.receiver_object is not None and one.node in inside:
+            yield one.receiver_object
+
+
 def makes_optimizer(record: CallRecord) -> bool:
     """timm's `create_optimizer_v2(model, opt="adamw")` and `create_optimizer(args, model)`."""
     return record.name.startswith("timm.optim") and record.method in ("create_optimizer", "create_optimizer_v2")
@@ -119,6 +141,10 @@ def _is_large(part: Instance) -> bool:
 
 def _has(holder: Instance, model: Abstract) -> bool:
     return any(part is model for part in reachable(holder))
+
+
+def _has_part(model: Abstract, part: Instance) -> bool:
+    return isinstance(model, Instance) and _has(model, part)
 
 
 def reachable(start: Abstract, calls: bool = True) -> Iterator[Instance]:

@@ -91,6 +91,14 @@ def test_a_part_is_exact(tmp_path: Path) -> None:
     assert told(body, tmp_path) == ("layer1", "layer2")
 
 
+@pytest.mark.parametrize(
+    ("method", "expected"), [("freeze_feature_encoder", ("feature_extractor",)), ("freeze_encoder", None)]
+)
+def test_a_method_of_the_library_freezes(method: str, expected: tuple[str, ...] | None, tmp_path: Path) -> None:
+    found = told(f"model.{method}()\n", tmp_path)
+    assert found == expected if expected else is_unknown(found)
+
+
 def test_an_index_is_no_name_of_a_module(tmp_path: Path) -> None:
     assert is_unknown(told("model.layer1[0].requires_grad_(False)\n", tmp_path))
 

@@ -193,3 +193,52 @@ def test_a_setting_s_name_does_not_make_a_model_the_trained_one(tmp_path: Path) 
     model = torch.nn.Linear(64, 2)
     """
     assert is_unknown(told(body, tmp_path)["model.name"])
+
+
+BESIDE = """
+class Generator(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.{}
+class Margin(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(10, 1000))
+model = torchvision.models.resnet18()
+other = {}()
+"""
+BOTH = """
+opt = torch.optim.Adam(list(model.parameters()) + list(other.parameters()))
+for batch in DataLoader(data, 4, shuffle=True):
+    model(batch).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "made", "known"),
+    [
+        ("ConvTranspose2d(100, 64, 4)", "Generator", False),
+        ("Linear(100, 64)", "Generator", True),
+        ("ReLU()", "Margin", True),
+    ],
+)
+def test_a_large_module_that_is_trained_beside_a_librarys_model(
+    layer: str, made: str, known: bool, tmp_path: Path
+) -> None:
+    found = told(BESIDE.format(layer, made), tmp_path, BOTH)
+    assert is_unknown(found.get("model.name")) is not known
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ("min_size=600", "model.kwargs.min_size"),
+        ("weights=None", None),
+        ('weights="DEFAULT"', None),
+        ("trainable_backbone_layers=5", "model.kwargs.trainable_backbone_layers"),
+    ],
+)
+def test_arguments_of_a_constructor_that_change_the_model(given: str, field: str | None, tmp_path: Path) -> None:
+    body = f"model = torchvision.models.detection.maskrcnn_resnet50_fpn({given})"
+    found = [name for name in told(body, tmp_path) if name.startswith("model.kwargs.")]
+    assert found == ([field] if field else [])

@@ -22,6 +22,7 @@ _TRAINS = re.compile(
     r"\.(?:manual_)?backward\(|\b(?:NativeScaler|ApexScaler)\("
     r"|\b(?:\w*Trainer|(?:Seq2Seq)?TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\("
     r"|\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\b.*(?:parse|Parser)|HfArgumentParser\("
+    r"|\.fit\(\s*train_objectives\b"
     r"|\b(?:YOLO|RTDETR)\(.*?\.train\(|\b(?:LightningCLI|Fabric)\(|\bLightningCLI\)",
     re.DOTALL,
 )

@@ -52,6 +52,10 @@ SEEN = {
     "a Trainer": "from transformers import Trainer\nTrainer(model, args).train()\n",
     "Ultralytics": "from ultralytics import YOLO\nYOLO('yolov8n.pt').train(batch=4)\n",
     "Lightning": "import lightning as L\nif __name__ == '__main__':\n    L.Trainer().fit(m)\n",
+    "sentence-transformers": (
+        "from sentence_transformers import SentenceTransformer\nmodel = SentenceTransformer('a')\n"
+        "model.fit(train_objectives=[(loader, loss)])\n"
+    ),
     "hydra": "import hydra, torch\n@hydra.main('conf')\ndef main(cfg):\n    x.backward()\nmain()\n",
 }
 
