@@ -221,7 +221,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *autocast_binding(calls, stored),
         *bindings_of_calls("accelerate", calls),
         *lightning_bindings(calls, stored),
-        *length_bindings(training, task),
+        *length_bindings(training, task, project),
         *loops,
         *parallel_bindings(calls),
         *resource_bindings(calls),

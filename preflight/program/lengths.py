@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
-from preflight.program.bindings import bind, constant, first_origin, is_constant, is_unknown
-from preflight.program.call_site import evaluates, words
+from preflight.program.bindings import bind, constant, first_origin, is_constant, is_unknown, same, under
+from preflight.program.call_site import chain_of, evaluates, targets, words
 from preflight.python.objects import CallRecord, kinds_of
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _METHODS = ("encode_plus", "batch_encode_plus", "__call__", "pad")
+_OF_TARGETS = frozenset(
+    {"label", "labels", "target", "targets", "tgt", "trg", "summary", "summaries", "highlights", "decoder", "answer"}
+    | {"answers", "output", "outputs", "response", "responses", "completion"}
+)
+_OF_SOURCES = frozenset({"source", "sources", "src", "input", "inputs", "article", "articles", "document", "documents"})
+"""Words in the names of tokens and texts that a model with an encoder and a decoder writes, and reads."""
 CLIP_POSITIONS = 77
 """transformers.CLIPTextConfig.max_position_embeddings; CLIP's own tokenizer pads to it."""
 
 
-def length_bindings(records: Sequence[CallRecord], task: str | None) -> list[Binding]:
+def length_bindings(records: Sequence[CallRecord], task: str | None, project: Project) -> list[Binding]:
     """The length of sequences, by the tokenizer calls of training. Those of an evaluation say nothing of it."""
-    has_images = task in ("contrastive", "diffusion")
     found: list[Binding] = []
     for record in records:
         if _is_tokenizer(record) and not (evaluates(record) or _asks_for_an_answer(record)):
-            found += _call(record, has_images)
+            found += under(record.conditions, _call(record, task, project))
+    found = _of_one_length(found)
     if not found:
         found = _declared(records)
     if task == "contrastive":
@@ -50,13 +58,41 @@ def _asks_for_an_answer(record: CallRecord) -> bool:
     return constant(record.argument("add_generation_prompt")) is True
 
 
-def _call(record: CallRecord, has_images: bool) -> list[Binding]:
+def _of_one_length(bindings: Sequence[Binding]) -> list[Binding]:
+    """Lengths that are always used, and differ, are parts of a sample, or of different samples: which is not known."""
+    found = list(bindings)
+    for field in ("train.seq_len", "train.target_len"):
+        own = [one.expr for one in bindings if one.field == field and not is_unknown(one.expr)]
+        always = [one for one in own if not (isinstance(one, Op) and one.operator == "if")]
+        if any(not same(one, always[0]) for one in always):
+            words_ = "the program makes tokens of several lengths, and which of them one sample has is not known"
+            unknown = Const(Unknown(words_, Cause.not_modelled), first_origin(always[-1]))
+            found = [one for one in found if one.field != field]
+            found.append(bind(field, unknown, Rank.read))
+    return found
+
+
+def _is_target(record: CallRecord, project: Project) -> bool:
+    """Whether the tokens are what a model with a decoder shall write: as labels, or as text of a target."""
+    if any(context.method == "as_target_tokenizer" for context in record.contexts):
+        return True
+    for one in reversed(chain_of(record)):
+        given = [ast.unparse(argument) for argument in getattr(one.node, "args", ())[:1]]
+        for said in (" ".join(targets(one, project)), *given):
+            if words(said) & (_OF_TARGETS | _OF_SOURCES):
+                return not words(said) & _OF_SOURCES
+    return False
+
+
+def _call(record: CallRecord, task: str | None, project: Project) -> list[Binding]:
     if record.name in ("clip.tokenize", "open_clip.tokenize"):
         return [bind("train.text_len", Const(CLIP_POSITIONS, record.origin)), _padding("exact", record)]
     length = record.argument("max_length")
     if length is None or constant(length) is None:
         return []
     target = "text_target" in record.kwargs or "target" in words(record.name)
+    target = target or (task == "seq2seq-lm" and _is_target(record, project))
+    has_images = task in ("contrastive", "diffusion")
     field = "train.target_len" if target else "train.text_len" if has_images else "train.seq_len"
     found = [bind(field, bounded(length))]
     if not target:
