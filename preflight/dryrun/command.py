@@ -71,6 +71,7 @@ def started_by(words: Sequence[str], gpus: int | None = None) -> StartedProgram:
     interpreter = _interpreter(words[: len(words) - len(arguments)], launch)
     if command.kind == "program" and not os.path.isfile(name):
         raise UsageError(f"{name}: there is no such file")
+    arguments = (*command.rank, *arguments)
     return _program(interpreter, name, command.kind == "module", arguments, launch, gpus)
 
 
@@ -168,9 +169,8 @@ def _program(
 
 
 def _ranked(started: StartedProgram) -> StartedProgram:
-    """The variables and arguments by which a launcher tells a process its rank."""
+    """The variables by which a launcher tells a process its rank."""
     more: dict[str, str] = {}
-    arguments = started.arguments
     world, local = str(started.world_size), str(started.ranks_per_node)
     if started.launcher in ("torchrun", "accelerate", "deepspeed") and (
         started.world_size > 1 or started.launcher != "accelerate"
@@ -182,6 +182,4 @@ def _ranked(started: StartedProgram) -> StartedProgram:
     if started.launcher == "srun":
         more = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NTASKS": world,
                 "SLURM_NNODES": str(started.nodes), "SLURM_NTASKS_PER_NODE": local}  # fmt: skip
-    if started.launcher == "deepspeed":
-        arguments = ("--local_rank=0", *arguments)
-    return replace(started, arguments=arguments, environment={**more, **started.environment})
+    return replace(started, environment={**more, **started.environment})

@@ -281,7 +281,7 @@ def _left_words(study: Study) -> Iterator[str]:
     if not kinds or not kinds <= {"argparse", "click"}:
         return  # a library's parser takes more arguments than those that decide memory
     for left in bind(reading.parameters, link.words).left:
-        if left.prefix.startswith("--"):
+        if left.prefix.startswith("--") and left.origin is not None:  # a launcher's own has no place
             yield f"the program takes {left.prefix.rstrip('=')}, which is not known"
 
 

@@ -25,11 +25,18 @@ class LaunchCommand:
     target: Word | None = None
     words: tuple[Word, ...] = ()
     launch: Launch = field(default_factory=Launch)
+    ranks: tuple[Word, ...] = ()
+    """What the launcher puts before the words: the rank of the process, by the names of torch before and since 2.0."""
 
     @property
     def name(self) -> str | None:
         """The target's text; None if it is not known, or nothing is started."""
         return None if self.target is None else text(self.target)
+
+    @property
+    def rank(self) -> tuple[str, ...]:
+        """The first of `ranks` as the program sees it."""
+        return tuple(text(one) or "" for one in self.ranks[:1])
 
 
 @dataclass(slots=True)
@@ -40,8 +47,13 @@ class _Seen:
     total_ranks: Expr | None = None
     environment: dict[str, Expr] = field(default_factory=dict)
     module: bool = False
+    says_rank: bool = False
+    """Whether the launcher gives the program its rank on the node as an argument."""
 
 
+_RANKS = (Word("--local_rank=", Const("0")), Word("--local-rank=", Const("0")))
+_RANK_BY_ENVIRONMENT = frozenset({"--use-env", "--use_env", "--no_local_rank", "--no_python", "--no-python"})
+"""Switches with which torch.distributed.launch and deepspeed leave out the argument `--local_rank`."""
 _TORCHRUN_SWITCHES = {
     "--standalone",
     "--no-python",
@@ -186,6 +198,7 @@ def _python(rest: list[Word], seen: _Seen) -> LaunchCommand:
         if option == "-m" and len(rest) > 1:
             module = text(rest[1]) or ""
             if module in _MODULES:
+                seen.says_rank = module == "torch.distributed.launch"
                 return _launcher(_MODULES[module], rest[2:], seen)
             return LaunchCommand("module", rest[1], tuple(rest[2:]), _launch(seen))
         rest = rest[2:] if option in _PYTHON_VALUES else rest[1:]
@@ -205,6 +218,7 @@ def _launcher(launcher: Launcher, rest: list[Word], seen: _Seen) -> LaunchComman
     """A launcher's own options, up to the word that names the program."""
     counts, switches = _LAUNCHERS[launcher]
     seen.launcher = launcher
+    seen.says_rank = seen.says_rank or launcher == "deepspeed"
     while rest:
         head = rest[0].prefix if rest[0].value is not None and rest[0].prefix else text(rest[0])
         if head is None or not head.startswith("-"):
@@ -214,6 +228,7 @@ def _launcher(launcher: Launcher, rest: list[Word], seen: _Seen) -> LaunchComman
             seen.module, rest = True, rest[1:]
             continue
         if head in switches:
+            seen.says_rank = seen.says_rank and head not in _RANK_BY_ENVIRONMENT
             if launcher == "accelerate" and name in _ACCELERATE_TRUE:
                 seen.environment[_ACCELERATE_TRUE[name]] = Const("true", rest[0].origin)
             rest = rest[1:]
@@ -226,7 +241,8 @@ def _launcher(launcher: Launcher, rest: list[Word], seen: _Seen) -> LaunchComman
         return LaunchCommand("none", None, (), _launch(seen))
     name = text(rest[0]) or ""
     kind: Kind = "module" if seen.module else "script" if name.endswith((".sh", ".bash")) else "program"
-    return LaunchCommand(kind, rest[0], tuple(rest[1:]), _launch(seen))
+    ranks = _RANKS[: 2 if launcher == "torchrun" else 1] if seen.says_rank and kind == "program" else ()
+    return LaunchCommand(kind, rest[0], tuple(rest[1:]), _launch(seen), ranks)
 
 
 def _note(launcher: Launcher, counts: Mapping[str, str], name: str, value: Expr, seen: _Seen) -> None:

@@ -382,6 +382,38 @@ def test_processes_that_the_program_starts_itself(
     assert found["parallel.strategy"] == "ddp"
 
 
+RANKED = """
+import argparse, torch
+from torch.utils.data import DataLoader
+parser = argparse.ArgumentParser()
+parser.add_argument("FLAG", type=int, default=-1)
+args = parser.parse_args()
+count = torch.cuda.device_count() if args.local_rank == -1 else 1
+for batch in DataLoader(data, batch_size=16 * count):
+    model(batch).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("launch", "batch"),
+    [
+        ("python -m torch.distributed.launch --nproc_per_node=4", 16),
+        ("python -m torch.distributed.launch --nproc_per_node=4 --use_env", 64),
+        ("deepspeed --num_gpus 4", 16),
+        ("deepspeed --num_gpus 4 --no_local_rank", 64),
+        ("torchrun --nproc_per_node=4", 64),
+        ("python", 64),
+    ],
+)
+def test_a_launcher_may_say_the_rank_as_an_argument(launch: str, batch: int, tmp_path: Path) -> None:
+    flags = ["--local_rank"] if launch.startswith("deepspeed") else ["--local_rank", "--local-rank"]
+    for flag in flags:
+        (tmp_path / "run.sh").write_text(f"#!/bin/bash\n#SBATCH --gres=gpu:4\n{launch} train.py\n")
+        (tmp_path / "train.py").write_text(RANKED.replace("FLAG", flag))
+        (study,) = studies(tmp_path, "run.sh")
+        assert fields(study)["train.batch_size"] == batch
+
+
 def test_gpus_that_a_launched_process_sees_are_not_those_of_the_launch(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("#!/bin/bash\naccelerate launch train.py\n")
     own = 'import os\nfrom accelerate import Accelerator\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'

@@ -35,6 +35,7 @@ def commands(top: Mapping[str, Value], document: YamlDocument, space: SweepSpace
     if not words:
         return
     command = take_apart(words)
+    command = replace(command, words=(*command.ranks, *command.words))
     if command.kind == "none" and isinstance(program, str):
         # an unknown wrapper: the words behind `${program}` are still the arguments of the program
         at = next((i for i, w in enumerate(words) if isinstance(w.value, Const) and w.value.value == program), None)
