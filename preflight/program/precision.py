@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from preflight.program.bindings import bind, constant, first_origin, under, when
+from preflight.program.bindings import bind, constant, first_origin, fold, is_constant, under, when
 from preflight.program.call_site import evaluates, is_module, names_of, words
 from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.project import Project
@@ -17,6 +17,8 @@ def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[B
     """train.precision if the training forward runs under autocast; `base` is the type of the weights otherwise."""
     found: list[Binding] = []
     for record in records:
+        if record.name == "apex.amp.initialize":
+            found += under(record.conditions, [bind("train.precision", _apex(record, base))])
         if record.method != "autocast" or evaluates(record):
             continue
         kind = record.argument("device_type", None if ".cuda." in record.name or ".cpu." in record.name else 0)
@@ -26,6 +28,16 @@ def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[B
             continue
         found += under(record.conditions, [bind("train.precision", _autocast(record, base))])
     return found
+
+
+def _apex(record: CallRecord, base: Expr | None) -> Expr:
+    """apex.amp.initialize(models, optimizers, opt_level="O1"): O1 casts the inputs of functions as autocast does. O2
+    casts the weights and keeps copies in fp32, which is not modelled (apex/amp/frontend.py)."""
+    level = record.argument("opt_level") or Const("O1", record.origin)
+    plain = constant(base) if base is not None and is_constant(base) else "fp32"
+    unread = Unknown("apex's opt_level O2 is not modelled", Cause.not_modelled)
+    known = Const({"O0": plain, "O1": "fp16-mixed", "O2": unread, "O3": "fp16"})
+    return fold(Op("get", (known, level), record.origin), record.origin)
 
 
 def unread_autocast(

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 from calls_as_text import HEAD, loop
-from programs_as_text import facts, read_program, values
+from programs_as_text import facts, is_unknown, read_program, values
 
 # --- loops ------------------------------------------------------------------------------------------------------------
 
@@ -161,3 +161,38 @@ def test_steps_of_a_part_that_runs_every_n_rounds_accumulate_nothing(tmp_path: P
     assert known["train.grad_accum"] == 1
     known = loop("model(batch).sum().backward()\nif step % args.accum == 0:\n    optimizer.step()", tmp_path)[0]
     assert known["train.grad_accum"] == 4
+
+
+APEX = """
+import argparse, torch
+from apex import amp
+from torch.utils.data import DataLoader
+from torchvision.models import resnet50
+parser = argparse.ArgumentParser()
+parser.add_argument("--level", default="O1")
+args = parser.parse_args()
+model = resnet50().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer = amp.initialize(model, optimizer{given})
+for x in DataLoader(rows, batch_size=4):
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", "fp16-mixed"),
+        (', opt_level="O0"', "fp32"),
+        (', opt_level="O3"', "fp16"),
+        (", opt_level=args.level", "fp16-mixed"),
+    ],
+)
+def test_apex_casts_by_its_level(given: str, expected: str, tmp_path: Path) -> None:
+    assert values(read_program(APEX.replace("{given}", given), tmp_path))["train.precision"] == expected
+
+
+def test_apex_with_weights_in_16_bits_is_unknown(tmp_path: Path) -> None:
+    found = values(read_program(APEX.replace("{given}", ', opt_level="O2"'), tmp_path))
+    assert is_unknown(found["train.precision"])

@@ -34,6 +34,12 @@ def prepare(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return sequence(list(record.arguments), "tuple", record.origin) if record.arguments else None
 
 
+def initialized(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`apex.amp.initialize(models, optimizers)`: the models, or the tuple of both."""
+    given = [one for one in (record.object("models", 0), record.object("optimizers", 1)) if one is not None]
+    return given[0] if len(given) == 1 else sequence(given, "tuple", record.origin)
+
+
 def deepspeed(record: CallRecord, ev: Evaluator) -> Abstract | None:
     model = record.object("model") or Const(None)
     optimizer = record.object("optimizer") or Instance("deepspeed.optimizer", record=record)
@@ -175,6 +181,7 @@ HOOKS: Mapping[str, Hook] = {
     **dict.fromkeys(_WRAPPERS, wrapped),
     "torch.cuda.is_available": gpu_available, "torch.cuda.is_bf16_supported": gpu_available,
     "torch.cuda.device_count": device_count,
+    "apex.amp.initialize": initialized,
     "accelerate.Accelerator.prepare": prepare, "accelerate.Accelerator.prepare_model": wrapped,
     "accelerate.Accelerator.prepare_data_loader": wrapped, "accelerate.Accelerator.unwrap_model": wrapped,
     "lightning.Fabric.setup": prepare, "lightning.fabric.Fabric.setup": prepare,
