@@ -23,6 +23,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
 os.environ["PREFLIGHT_STORE"] = "off"  # runs that somebody recorded on this machine change no test
+gc.set_threshold(250_000, 20, 20)  # as the command line has it; what collecting tests makes lives to the end, too
 os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; workers of pytest-xdist set 80
 
 
@@ -30,7 +31,6 @@ os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; wo
 def old_objects_are_not_searched() -> None:
     """What tests before have made (torch, laws, documents) lives to the end. Every trace collects garbage first, which
     took nine tenths of its time when it searched through all of that."""
-    gc.set_threshold(250_000, 20, 20)  # as the command line has it
     gc.freeze()
 
 

@@ -8,7 +8,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-pytest.importorskip("peft")
 
 from preflight.tracer import steps  # noqa: E402
 from preflight.tracer.quantized import Linear4bit, Linear8bit  # noqa: E402
@@ -18,6 +17,12 @@ CONFIG = {"hidden_size": H, "num_attention_heads": 4, "num_key_value_heads": 2, 
           "vocab_size": V, "num_hidden_layers": 2, "pad_token_id": 0}  # fmt: skip
 SETUP = {"weights": "bf16", "autocast": None, "attention": "sdpa", "mask": False, "checkpointing": False, "peft": None}
 LORA = {"method": "lora", "r": 4, "targets": ["q_proj", "v_proj"], "dropout": 0.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def adapters_are_installed() -> None:
+    """Skips where peft is missing. It is imported when the first test runs: every worker collects every file."""
+    pytest.importorskip("peft")
 
 
 def trace(**changes: Any) -> dict[str, Any]:
