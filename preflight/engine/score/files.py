@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic_core import to_json
+
 from preflight import __version__
 from preflight.engine.score.columns import VERSION, Answer, Row, of_error
 from preflight.engine.score.scorer import Scorer
@@ -100,7 +102,7 @@ class JsonLines:
         return Lines(path)
 
     def write(self, path: Path, rows: list[Row]) -> None:
-        path.write_text("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows), encoding="utf-8")
+        path.write_bytes(b"".join(to_json(row) + b"\n" for row in rows))
 
     def join(self, path: Path, parts: list[Path]) -> None:
         with path.open("wb") as whole:

@@ -20,6 +20,7 @@ MODELS = {
     "facebook/opt-125m": "causal-lm", "meta-llama/Llama-3.2-1B": "causal-lm",
     "Qwen/Qwen2.5-0.5B": "causal-lm", "bert-base-uncased": "masked-lm",
     "roberta-base": "sequence-classification", "microsoft/deberta-v3-base": "sequence-classification",
+    "mistralai/Mistral-7B-v0.1": "causal-lm",
     "distilbert-base-uncased": "token-classification", "google/electra-base-discriminator": "sequence-classification",
     "t5-small": "seq2seq-lm", "facebook/bart-base": "seq2seq-lm",
 }  # fmt: skip
@@ -66,6 +67,26 @@ def test_what_the_bound_decides_the_replay_says_too() -> None:
     replayed = slow.score([row for row, _ in decided])
     for (row, one), full in zip(decided, replayed, strict=True):
         assert {name: one[name] for name in SAME} == {name: full[name] for name in SAME}, row
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "lengths", "by"),
+    [
+        ("mistralai/Mistral-7B-v0.1", "t4", (8, 120, 500), ["bound"] * 3),  # no batch of it fits
+        ("gpt2", "t4", (500, 501, 502), ["bound"] * 3),  # a batch of 1 does
+    ],
+)
+def test_a_need_above_every_gpu(model: str, gpu: str, lengths: tuple[int, ...], by: list[str]) -> None:
+    """Is it a mistake in the batch, or a model that is too large? Mostly the bound tells which."""
+    given = [
+        {"model.name": model, "train.batch_size": 4000, "train.seq_len": length, "machine.gpu": gpu}
+        for length in lengths
+    ]
+    found = Scorer().score(given)
+    assert [one["by"] for one in found] == by
+    for one, full in zip(found, Scorer(exact=True).score(given), strict=True):
+        assert {name: one[name] for name in SAME} == {name: full[name] for name in SAME}
+    assert {one["verdict"] for one in found} == {"at-risk" if model == "gpt2" else "exceeds"}
 
 
 def test_a_replayed_row_is_the_estimate() -> None:
