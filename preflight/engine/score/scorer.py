@@ -98,9 +98,8 @@ class Scorer:
                     groups.setdefault((kind, batch == 1), []).append(one)
             for at, members in groups.items():
                 found |= self._decided(at, members)
-        for key, one in new.items():
-            if key not in found:
-                found[key] = self._judged(_fields(one.row))
+        for key in sorted(new.keys() - found.keys()):  # Jobs of a kind one after the other: their tape is at hand
+            found[key] = self._judged(_fields(new[key].row))
         self.judged += len(new)
         answers = [{**(found.get(one.key) or self._kept[one.key]), "id": one.name} for one in split]
         self._kept.update((key, row) for key, row in found.items() if row["by"] == "replay")
