@@ -6,25 +6,27 @@ end. A run goes on where the input, its options and the release are those that t
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic_core import to_json
 
 from preflight import __version__
-from preflight.engine.score.columns import VERSION, Answer, Row, of_error
+from preflight.engine.score.columns import COLUMNS, VERSION, Answer, Row
+from preflight.engine.score.naming import Naming, checked
 from preflight.engine.score.scorer import Scorer
-from preflight.engine.score.tables import AT_ONCE, arrow, parsed, stated
+from preflight.engine.score.tables import AT_ONCE, arrow, stated
+from preflight.engine.score.text_rows import Delimiters, File, Lines, numbered
 from preflight.vocabulary.errors import UsageError
 
-LONGEST_LINE = 1 << 20
-"""Bytes of a row: a Job takes a few hundred, with a whole configuration of a model a few thousand."""
 MANIFEST = "run.json"
 
 
@@ -32,6 +34,9 @@ class Source(Protocol):
     """Where rows come from, in steps: bytes, rows or files."""
 
     def size(self) -> int: ...
+    def columns(self) -> Sequence[str] | None:
+        """The names of its columns; None: each row has its own."""
+
     def state(self) -> object:
         """What another input, or a changed one, does not have. JSON."""
 
@@ -48,48 +53,22 @@ class Format(Protocol):
 
 
 @dataclass(frozen=True)
-class _File:
-    path: Path
+class Rows(File):
+    """A Job in each row of a Parquet file. `wanted`: the columns that are read; None: all."""
 
-    def state(self) -> object:
-        status = self.path.stat()
-        return status.st_size, status.st_mtime_ns
-
-
-class Lines(_File):
-    """A Job, as JSON, in each line."""
-
-    def size(self) -> int:
-        return self.path.stat().st_size
-
-    def pieces(self, start: int) -> Iterator[tuple[list[object], int]]:
-        with self.path.open("rb") as file:
-            file.seek(start)
-            rows: list[object] = []
-            while line := file.readline(LONGEST_LINE):
-                long = not line.endswith(b"\n") and len(line) == LONGEST_LINE
-                while long and (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-                    pass
-                if line.strip():
-                    words = f"the line is longer than {LONGEST_LINE >> 20} MiB"
-                    rows.append(Answer(of_error(words)) if long else _parsed(line))
-                if len(rows) == AT_ONCE:
-                    yield rows, file.tell()
-                    rows = []
-            if rows:
-                yield rows, file.tell()
-
-
-class Rows(_File):
-    """A Job in each row of a Parquet file."""
+    wanted: tuple[str, ...] | None = None
 
     def size(self) -> int:
         return int(_parquet().read_metadata(self.path).num_rows)
 
+    def columns(self) -> Sequence[str]:
+        names: list[str] = _parquet().read_schema(self.path).names
+        return names
+
     def pieces(self, start: int) -> Iterator[tuple[list[object], int]]:
         at = 0
         with _parquet().ParquetFile(self.path) as file:
-            for batch in file.iter_batches(batch_size=AT_ONCE):
+            for batch in file.iter_batches(batch_size=AT_ONCE, columns=self.wanted):
                 at += batch.num_rows
                 if at > start:
                     yield [stated(row) for row in batch.to_pylist()], at
@@ -111,6 +90,27 @@ class JsonLines:
                     shutil.copyfileobj(file, whole)
 
 
+@dataclass(frozen=True)
+class Delimited:
+    """A Job in each line of a table whose columns a character separates."""
+
+    delimiter: str
+
+    def source(self, path: Path) -> Source:
+        return Delimiters(path)
+
+    def write(self, path: Path, rows: list[Row]) -> None:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, delimiter=self.delimiter, lineterminator="\n").writerows(row.values() for row in rows)
+
+    def join(self, path: Path, parts: list[Path]) -> None:
+        with path.open("wb") as whole:
+            whole.write((self.delimiter.join(COLUMNS) + "\n").encode())
+            for part in parts:
+                with part.open("rb") as file:
+                    shutil.copyfileobj(file, whole)
+
+
 class Parquet:
     """A Job in each row, its fields in columns by dotted names. Needs pyarrow."""
 
@@ -127,7 +127,10 @@ class Parquet:
                 writer.write_table(module.read_table(part))
 
 
-FORMATS: dict[str, Callable[[], Format]] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".parquet": Parquet}
+FORMATS: dict[str, Callable[[], Format]] = {
+    ".jsonl": JsonLines, ".ndjson": JsonLines, ".parquet": Parquet,
+    ".csv": partial(Delimited, ","), ".tsv": partial(Delimited, "\t"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,9 +146,13 @@ class Counted:
 
 
 def score_file(
-    source: Path, out: Path, scorer: Scorer, progress: Callable[[int, float], None] = lambda rows, share: None
+    source: Path,
+    out: Path,
+    scorer: Scorer,
+    progress: Callable[[int, float], None] = lambda rows, share: None,
+    naming: Naming | None = None,
 ) -> Counted:
-    """Judges every row of `source`, a table or a directory, and writes `out`.
+    """Judges every row of `source`, a table or a directory, and writes `out`. `naming`: the table's own names.
 
     Raises UsageError for files that cannot be read or written.
     """
@@ -154,6 +161,9 @@ def score_file(
         raise UsageError(f"{out}: the output would replace the input")
     try:
         rows = source_of(source, scorer.machine)
+        checked(source, rows.columns(), naming)
+        if naming is not None:
+            rows = Named(rows, naming)
         return _run(source, out, scorer, rows, writer, progress)
     except OSError as error:
         raise UsageError(f"{error.filename or source}: {error.strerror or error}") from error
@@ -168,6 +178,30 @@ def source_of(path: Path, gpu: str | None = None) -> Source:
     from preflight.engine.score.folders import Folder
 
     return Folder(path, gpu)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Rows of a table that has its own names."""
+
+    rows: Source
+    naming: Naming
+
+    def size(self) -> int:
+        return self.rows.size()
+
+    def columns(self) -> Sequence[str] | None:
+        return self.rows.columns()
+
+    def state(self) -> object:
+        return self.rows.state(), self.naming.text()
+
+    def pieces(self, start: int) -> Iterator[tuple[list[object], int]]:
+        rows = self.rows
+        if isinstance(rows, Rows):  # what is not read can be of any type
+            rows = replace(rows, wanted=tuple(dict.fromkeys(self.naming.columns.values())))
+        for some, end in rows.pieces(start):
+            yield [numbered(self.naming.row(row)) for row in some], end
 
 
 def _run(
@@ -213,13 +247,6 @@ def _whole(path: Path, content: Any, write: Callable[[Path, Any], None]) -> None
     unfinished = path.with_name(path.name + ".unfinished")
     write(unfinished, content)
     os.replace(unfinished, path)
-
-
-def _parsed(line: bytes) -> object:
-    try:
-        return parsed(line)
-    except ValueError as error:
-        return Answer(of_error(f"the line is no JSON: {error}"))
 
 
 def _format(path: Path) -> Format:

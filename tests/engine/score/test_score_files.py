@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.commands.batch import command
-from preflight.engine.score import files
+from preflight.engine.score import text_rows
 from preflight.engine.score.files import score_file
 from preflight.engine.score.scorer import Scorer
 from preflight.vocabulary.errors import UsageError
@@ -24,7 +24,7 @@ def job(number: int) -> str:
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(files, "AT_ONCE", 4)
+    monkeypatch.setattr(text_rows, "AT_ONCE", 4)
     path = tmp_path / "jobs.jsonl"
     path.write_text("\n".join(job(number) for number in range(10)), encoding="utf-8")
     return path
@@ -74,7 +74,7 @@ def test_parts_of_another_run_are_not_used(table: Path, tmp_path: Path, changed:
 
 
 def test_lines_that_are_no_rows(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_LINE", 4096)
+    monkeypatch.setattr(text_rows, "LONGEST_LINE", 4096)
     lines = [job(1), "{", "", '"' + "x" * 9000 + '"', "[" * 3000, "\xff\x00", job(2)]
     table.write_bytes("\n".join(lines).encode("latin-1"))
     out = tmp_path / "out.jsonl"
