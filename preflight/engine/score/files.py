@@ -12,12 +12,18 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic_core import to_json
+
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
 
 from preflight import __version__
 from preflight.engine.score.columns import COLUMNS, VERSION, Answer, Row
@@ -28,6 +34,7 @@ from preflight.engine.score.text_rows import Delimiters, File, Lines, numbered
 from preflight.vocabulary.errors import UsageError
 
 MANIFEST = "run.json"
+UNFINISHED = ".unfinished"
 
 
 class Source(Protocol):
@@ -157,11 +164,15 @@ def score_file(
     Raises UsageError for files that cannot be read or written.
     """
     writer = _format(out)
+    if out.is_dir():
+        raise UsageError(f"{out} is a directory")
     if out.exists() and out.samefile(source):
         raise UsageError(f"{out}: the output would replace the input")
     try:
         rows = source_of(source, scorer.machine)
         checked(source, rows.columns(), naming)
+        if naming is not None and source.is_dir():
+            raise UsageError(f"{source}: a directory has no columns")
         if naming is not None:
             rows = Named(rows, naming)
         return _run(source, out, scorer, rows, writer, progress)
@@ -210,42 +221,74 @@ def _run(
     folder = out.with_name(out.name + ".parts")
     said = [VERSION, __version__, str(source.resolve()), rows_in.state(), scorer.machine, scorer.exact]
     run = hashlib.sha256(json.dumps(said).encode()).hexdigest()
-    done = _begun(folder, run)
-    start, before = (done[-1][0], sum(rows for _, rows, _ in done)) if done else (0, 0)
-    total = max(rows_in.size(), 1)
-    parts, count = [part for _, _, part in done], 0
-    for rows, end in rows_in.pieces(start):
-        part = folder / f"{end:020d}-{len(rows)}"
-        answers = iter(scorer.score([row for row in rows if not isinstance(row, Answer)]))
-        _whole(part, [row.row if isinstance(row, Answer) else next(answers) for row in rows], writer.write)
-        parts.append(part)
-        count += len(rows)
-        progress(before + count, end / total)
-    _whole(out, parts, writer.join)
-    shutil.rmtree(folder)
+    with _alone(folder, out):
+        done = _begun(folder, run)
+        start, before = (done[-1][0], sum(rows for _, rows, _ in done)) if done else (0, 0)
+        total = max(rows_in.size(), 1)
+        parts, count = [part for _, _, part in done], 0
+        for rows, end in rows_in.pieces(start):
+            part = folder / f"{end:020d}-{len(rows)}"
+            answers = iter(scorer.score([row for row in rows if not isinstance(row, Answer)]))
+            _whole(part, [row.row if isinstance(row, Answer) else next(answers) for row in rows], writer.write)
+            parts.append(part)
+            count += len(rows)
+            progress(before + count, end / total)
+        _whole(out, parts, writer.join)
+        _removed(folder)
     return Counted(count, before, scorer.judged, scorer.replays, getattr(rows_in, "left_out", 0))
 
 
+@contextmanager
+def _alone(folder: Path, out: Path) -> Iterator[None]:
+    """The folder of parts, made if need be, for one run at a time; the lock ends with it. Raises UsageError."""
+    folder.mkdir(exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY) if fcntl is not None else None
+    try:
+        if fcntl is not None and handle is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle or 0)
+        raise UsageError(f"{out}: another preflight writes it") from None
+    except OSError:  # a network file system without locks
+        pass
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
 def _begun(folder: Path, run: str) -> list[tuple[int, int, Path]]:
-    """(end in the input, rows, file) of the parts that an interrupted run wrote; the folder is made, or emptied."""
+    """(end in the input, rows, file) of the parts that an interrupted run wrote; parts of others are removed."""
     manifest = folder / MANIFEST
-    if folder.exists() and not manifest.is_file():
-        raise UsageError(f"{folder} is in the way: it holds no parts of a run")
-    if folder.exists() and manifest.read_text(encoding="utf-8") == run:
-        found = [part for part in folder.iterdir() if part.name != MANIFEST and part.suffix != ".unfinished"]
+    if manifest.is_file() and manifest.read_text(encoding="utf-8") == run:
+        found = [part for part in folder.iterdir() if part.name != MANIFEST and part.suffix != UNFINISHED]
         split = [(part.name.partition("-"), part) for part in found]
         return sorted((int(end), int(rows), part) for (end, _, rows), part in split)
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir()
+    entries = sorted(folder.iterdir())
+    if entries and not manifest.is_file():
+        raise UsageError(f"{folder} is in the way: it holds no parts of a run")
+    for part in sorted(entries, key=lambda one: one == manifest):  # the last to go: parts without it are in the way
+        part.unlink()
     manifest.write_text(run, encoding="utf-8")
     return []
 
 
+def _removed(folder: Path) -> None:
+    """Removes the folder of a run. At once, as far as another run can see: some of its parts would be taken for all."""
+    gone = folder.with_name(folder.name + UNFINISHED)
+    shutil.rmtree(gone, ignore_errors=True)
+    os.replace(folder, gone)
+    shutil.rmtree(gone)
+
+
 def _whole(path: Path, content: Any, write: Callable[[Path, Any], None]) -> None:
     """Writes a file that is there whole or not at all."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    write(unfinished, content)
+    unfinished = path.with_name(path.name + UNFINISHED)
+    try:
+        write(unfinished, content)
+    except OSError as error:  # of a full disk, it has no name
+        raise UsageError(f"{path}: {error.strerror or error}") from error
     os.replace(unfinished, path)
 
 
