@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from preflight.engine.ask import checked, placed
 from preflight.engine.certainty import SMALLEST, Certainty
@@ -70,6 +70,25 @@ class _Kind:
     def covers(self, batch: int, length: int) -> bool:
         return self.low[0] <= batch <= self.high[0] and self.low[1] <= length <= self.high[1]
 
+    def decided(self, members: Sequence[_Split]) -> dict[_Key, Row]:
+        """The verdicts of those jobs between the corners that the bound decides."""
+        return _bounded(self, members)
+
+
+@dataclass(frozen=True)
+class _Same:
+    """Jobs that have the same answer between two corners: an error, or that nothing is known of them."""
+
+    row: Row
+    low: tuple[int, int]
+    high: tuple[int, int]
+
+    def covers(self, batch: int, length: int) -> bool:
+        return self.low[0] <= batch <= self.high[0] and self.low[1] <= length <= self.high[1]
+
+    def decided(self, members: Sequence[_Split]) -> dict[_Key, Row]:
+        return {one.key: self.row for one in members if self.covers(*one.key[1:])}
+
 
 @dataclass
 class Scorer:
@@ -79,8 +98,8 @@ class Scorer:
     exact: bool = False
     replays: int = 0
     judged: int = 0
-    _kept: OrderedDict[tuple[str, int, int], Row] = field(default_factory=OrderedDict)
-    _kinds: OrderedDict[tuple[str, bool], _Kind] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[_Key, Row] = field(default_factory=OrderedDict)
+    _kinds: OrderedDict[tuple[str, bool], _Kind | _Same] = field(default_factory=OrderedDict)
     _failed: OrderedDict[tuple[str, bool], tuple[int, int]] = field(default_factory=OrderedDict)
     """Kinds that could not be made as far as these batches and lengths."""
     _vectors: bool = field(default_factory=lambda: find_spec("numpy") is not None)
@@ -89,7 +108,7 @@ class Scorer:
         """One verdict a row, in their order. A row is a Job with nested or dotted fields, and may have an `id`."""
         split = [_split(row) for row in rows]
         new = {one.key: one for one in split if one.key not in self._kept}
-        found: dict[tuple[str, int, int], Row] = {}
+        found: dict[_Key, Row] = {}
         if self._vectors and not self.exact:
             groups: dict[tuple[str, bool], list[_Split]] = {}
             for one in new.values():
@@ -114,7 +133,7 @@ class Scorer:
         found = self._kept.get(one.key)
         if found is None and one.size and not self.exact:
             kind = self._kinds.get((one.key[0], one.key[1] == 1))
-            found = _bounded(kind, [one]).get(one.key) if kind is not None else None
+            found = kind.decided([one]).get(one.key) if kind is not None else None
         return None if found is None else {**found, "id": one.name}
 
     def _judged(self, given: object) -> Row:
@@ -157,12 +176,12 @@ class Scorer:
             job = with_fields(job, {"model.name": None})  # elsewhere an unknown name may be a folder's
         return job, stated.keys()
 
-    def _decided(self, at: tuple[str, bool], members: Sequence[_Split]) -> dict[tuple[str, int, int], Row]:
+    def _decided(self, at: tuple[str, bool], members: Sequence[_Split]) -> dict[_Key, Row]:
         """The verdicts of those jobs of one kind that the bound decides."""
         kind = self._widened(at, members)
-        return _bounded(kind, members) if kind is not None else {}
+        return kind.decided(members) if kind is not None else {}
 
-    def _widened(self, at: tuple[str, bool], members: Sequence[_Split]) -> _Kind | None:
+    def _widened(self, at: tuple[str, bool], members: Sequence[_Split]) -> _Kind | _Same | None:
         """The kind of these jobs. It is made, or its corners are moved outwards, where they are not all between them
         and that is possible."""
         kind = self._kinds.get(at)
@@ -176,7 +195,7 @@ class Scorer:
         if failed is not None and failed[0] <= high[0] and failed[1] <= high[1]:
             return kind
         given = _fields(members[0].row)
-        found = self._kind(given, *_wide(low, high)) or self._kind(given, low, high)
+        found = self._kind(given, *_wide(low, high)) or self._kind(given, low, high) or self._same(given, low, high)
         if found is None:
             self._failed[at] = high
             if len(self._failed) > KEPT:
@@ -186,6 +205,21 @@ class Scorer:
         if len(self._kinds) > GROUPS:
             self._kinds.popitem(last=False)
         return found
+
+    def _same(self, given: object, low: tuple[int, int], high: tuple[int, int]) -> _Same | None:
+        """The answer of all jobs between two corners, where both have the same and no figure: what is wrong with them,
+        or why nothing is known, has nothing to do with their sizes."""
+        if low == high:
+            return None
+        try:
+            job, gpu, _ = self._job(_sized(given, *low))
+            if Estimator(gpu, SHIPPED_ONLY).device_bound(job) is not None:
+                return None
+        except Exception:  # what is wrong is said below
+            pass
+        first, last = [self._judged(_sized(given, *size)) for size in (low, high)]
+        known = first["requested"] or first["host_expected"] or first["cause"] == "internal"
+        return None if known or first != last else _Same(first, low, high)
 
     def _kind(self, given: object, low: tuple[int, int], high: tuple[int, int]) -> _Kind | None:
         """What jobs between two corners have in common; None: they have to be judged one by one."""
@@ -233,7 +267,7 @@ def _hopeless(together: Together, estimator: Estimator, job: Job, batch: int, lo
     return 1 if shortest is not None and shortest[1] > together.capacity else short
 
 
-def _bounded(kind: _Kind, members: Sequence[_Split]) -> dict[tuple[str, int, int], Row]:
+def _bounded(kind: _Kind, members: Sequence[_Split]) -> dict[_Key, Row]:
     """The verdicts of those jobs between the corners of a kind that the bound decides."""
     import numpy as np
 
@@ -243,7 +277,7 @@ def _bounded(kind: _Kind, members: Sequence[_Split]) -> dict[tuple[str, int, int
     capacity, gpus, shared = kind.together.capacity, kind.gpus, kind.shared
     _, batches, lengths = zip(*(one.key for one in within), strict=True)
     figures = kind.together.bounds(np.array(batches, np.int64), np.array(lengths, np.int64))
-    found: dict[tuple[str, int, int], Row] = {}
+    found: dict[_Key, Row] = {}
     columns = zip(within, figures.requested.tolist(), figures.high.tolist(), figures.exceeds.tolist(), strict=True)
     for one, requested, high, exceeds in columns:
         if not exceeds and high > capacity:
@@ -282,6 +316,9 @@ def _standings(given: object) -> dict[str, Held]:
     if not isinstance(given, Mapping) or not known or not given.keys() <= {*fields()}:
         raise UsageError(f"{STANDINGS}: an object of Job fields, each with one of {', '.join(_STANDINGS)}")
     return {name: Held(_STANDINGS[how], "the row says so") for name, how in given.items()}
+
+
+_Key: TypeAlias = "tuple[str, int, int]"
 
 
 class _Split(NamedTuple):

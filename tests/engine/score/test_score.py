@@ -173,6 +173,27 @@ def test_a_job_that_is_too_large_for_the_bound_does_not_keep_it_from_others() ->
         assert {one["by"] for one in judge.score([{**GOOD, "train.batch_size": n} for n in range(3, 7)])} == {"bound"}
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"model.name": "corp/private"},
+        {"machine.gpu": "no such card"},
+        {"model.name": "corp/private", "data.sample_bytes": 2000, "data.workers": 2},
+        {"train.precision": "fp17"},
+    ],
+)
+def test_what_has_nothing_to_do_with_sizes_is_found_once(more: dict[str, object]) -> None:
+    """A company's own models, and a card that there is none of: each row has the answer that it has alone."""
+    given = [{**GOOD, **more, "train.batch_size": 2 + n, "train.seq_len": 64 + 3 * n} for n in range(8)]
+    alone = [Scorer().score([row])[0] for row in given]
+    assert Scorer().score(given) == alone
+    scorer, asked = Scorer(), []
+    judged = scorer._judged
+    scorer._judged = lambda row: asked.append(row) or judged(row)  # type: ignore[method-assign, func-returns-value]
+    scorer.score(given)
+    assert len(asked) == (10 if "data.sample_bytes" in more else 2)
+
+
 def test_kinds_grow_and_do_not_move() -> None:
     """Long samples in small batches, and short ones in large ones, take turns."""
     judge = Scorer()
