@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,9 @@ LONGEST_LINE = 1 << 20
 DELIMITERS = ",;\t|"
 """What separates columns: the one that the line of names has most of."""
 TOO_LONG = f"the line is longer than {LONGEST_LINE >> 20} MiB"
+
+_COUNT = re.compile(r"([0-9]{1,9})(?:\.0)?")
+"""pandas writes 8.0 where another row of the column is empty."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +142,8 @@ def numbered(row: object) -> object:
     """The row with numbers for the text of what jobs are grouped by."""
     if not isinstance(row, Mapping):
         return row
-    texts = {name: text for name in COUNTED if isinstance(text := row.get(name), str)}
-    counts = {name: int(text) for name, text in texts.items() if text.isascii() and text.isdecimal() and len(text) < 10}
+    texts = {name: _COUNT.fullmatch(text) for name in COUNTED if isinstance(text := row.get(name), str)}
+    counts = {name: int(found[1]) for name, found in texts.items() if found is not None}
     return {**row, **counts} if counts else row
 
 

@@ -153,7 +153,7 @@ def test_parquet_of_any_types(tmp_path: Path) -> None:
     stamp = arrow.array([2**62] * 3, arrow.timestamp("us", tz="Mars/Olympus"))
     columns = {
         "JobID": [1, 2, 3], "when": stamp, "gpu": arrow.array(["t4"] * 3).dictionary_encode(),
-        "hp.model": ["gpt2"] * 3, "bs": ["8", "9", "many"],
+        "hp.model": ["gpt2"] * 3, "bs": ["8", "9.0", "many"],
     }  # fmt: skip
     source, out = tmp_path / "jobs.parquet", tmp_path / "out.jsonl"
     parquet.write_table(arrow.table(columns), source)
