@@ -19,6 +19,7 @@ from preflight.engine.score.columns import Answer, of_error
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import fields
 from preflight.vocabulary.notation import scaled
+from preflight.vocabulary.values import brief
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,7 +33,7 @@ BESIDE = ("id", "standings")
 COUNTED = ("train.batch_size", "train.seq_len")
 """Fields by which jobs are judged together: as numbers, where a table has them as text."""
 PARTS = ("columns", "values", "words")
-MOST_NAMED = 8
+MOST_NAMED, LONGEST_NAME = 8, 40
 _SCALE = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 """Bytes of a unit of TRES; memory without one counts MiB (slurmdb_tres_str, `sacct` manual, "AllocTRES")."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)", re.IGNORECASE)
@@ -128,7 +129,9 @@ def checked(path: Path, given: Iterable[str] | None, naming: Naming | None) -> N
         return
     strange = [name for name in names if name not in BESIDE and not is_field(name)]
     if strange:
-        some = ", ".join(strange[:MOST_NAMED]) + (" ..." if len(strange) > MOST_NAMED else "")
+        some = ", ".join(brief(name, LONGEST_NAME) for name in strange[:MOST_NAMED]) + (
+            " ..." if len(strange) > MOST_NAMED else ""
+        )
         raise UsageError(f"{path}: no Job fields: {some}. --columns FILE names the columns that are")
 
 

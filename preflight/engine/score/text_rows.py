@@ -13,6 +13,7 @@ from typing import BinaryIO
 from preflight.engine.score.columns import Answer, of_error
 from preflight.engine.score.naming import COUNTED
 from preflight.engine.score.tables import AT_ONCE, parsed
+from preflight.vocabulary.errors import UsageError
 
 LONGEST_LINE = 1 << 20
 """Bytes of a row: a Job takes a few hundred, with a whole configuration of a model a few thousand."""
@@ -90,7 +91,13 @@ class Delimiters(File):
         """The names of the columns, and what separates them; the file is behind them."""
         text = file.readline(LONGEST_LINE).decode("utf-8-sig", "replace").rstrip("\r\n")
         delimiter = max(DELIMITERS, key=text.count)
-        return [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])], delimiter
+        try:
+            names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+        except csv.Error as error:
+            raise UsageError(f"{self.path}: the first line names no columns: {error}") from error
+        if text and not any(names):
+            raise UsageError(f"{self.path}: the first line names no columns")
+        return names, delimiter
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

@@ -63,7 +63,7 @@ def test_accounting_in_verdicts_out(accounting: tuple[Path, Path], tmp_path: Pat
 
 def test_columns_that_are_no_fields_are_named(accounting: tuple[Path, Path], tmp_path: Path) -> None:
     """Before anything is judged: each row would have the same mistake."""
-    with pytest.raises(UsageError, match=r"no Job fields: JobID, User, JobName.*--columns"):
+    with pytest.raises(UsageError, match=r"no Job fields: 'JobID', 'User', 'JobName'.*--columns"):
         score_file(accounting[0], tmp_path / "o.csv", Scorer())
     assert not (tmp_path / "o.csv.parts").exists()
 
@@ -125,6 +125,16 @@ def test_rows_of_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "longer" in found[2]["error"]
 
 
+@pytest.mark.parametrize("text", ["model,task\rgpt2,causal-lm\r", "\x00\x01,\udcff" * 9, "a,a\n", "\x85" * 9000])
+def test_a_file_that_is_no_table_is_one_line(tmp_path: Path, text: str) -> None:
+    table = tmp_path / "jobs.csv"
+    table.write_bytes(text.encode("utf-8", "surrogateescape"))
+    result = CliRunner().invoke(command, [str(table), "-o", str(tmp_path / "out.csv")])
+    assert isinstance(result.exception, UsageError | SystemExit)
+    assert len(str(result.exception)) < 600
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_an_interrupted_run_of_a_table_of_text_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_rows, "AT_ONCE", 2)
     table = tmp_path / "jobs.tsv"
@@ -161,5 +171,5 @@ def test_parquet_of_any_types(tmp_path: Path) -> None:
     score_file(source, out, Scorer(), naming=naming.Naming(names, {"train.seq_len": 64}))
     found = [json.loads(line) for line in out.read_bytes().splitlines()]
     assert [row["verdict"] for row in found] == ["fits", "fits", None]
-    with pytest.raises(UsageError, match=r"no Job fields: JobID, when, gpu, hp\.model, bs"):
+    with pytest.raises(UsageError, match=r"no Job fields: 'JobID', 'when', 'gpu', 'hp\.model', 'bs'"):
         score_file(source, out, Scorer())
