@@ -27,8 +27,9 @@ from preflight.engine.score.scorer import Scorer
 from preflight.engine.score.tables import parsed
 
 MOST_BYTES = 256 << 10
-"""A Job takes a few hundred, with a whole configuration of a model a few thousand; an AdmissionReview some tens of
-thousands."""
+"""A Job takes a few hundred, with a whole configuration of a model a few thousand."""
+MOST_OF_REVIEW = 4 << 20
+"""An AdmissionReview takes some tens of thousands. etcd keeps objects of 1.5 MiB, and an update has two of them."""
 
 
 class Refused(Exception):
@@ -59,8 +60,8 @@ class Service:
         """The application, for any ASGI server."""
         return Starlette(
             routes=[
-                Route("/v1/verdict", partial(self._answered, self._verdict), methods=["POST"]),
-                Route("/v1/admission", partial(self._answered, self._admission), methods=["POST"]),
+                Route("/v1/verdict", partial(self._answered, self._verdict, MOST_BYTES), methods=["POST"]),
+                Route("/v1/admission", partial(self._answered, self._admission, MOST_OF_REVIEW), methods=["POST"]),
                 Route("/healthz", self._health),
                 Route("/metrics", self._metrics),
                 Route("/openapi.json", self._openapi),
@@ -71,10 +72,12 @@ class Service:
         """Judges Jobs like those to come, so that their laws are there when the first request is."""
         self.judge.score(rows)
 
-    async def _answered(self, handler: Callable[[object, Request], Awaitable[Response]], request: Request) -> Response:
-        """The answer of a handler to the JSON of a request."""
+    async def _answered(
+        self, handler: Callable[[object, Request], Awaitable[Response]], most: int, request: Request
+    ) -> Response:
+        """The answer of a handler to the JSON of a request, of so many bytes at most."""
         try:
-            body = await asyncio.wait_for(_body(request), self.body_seconds)
+            body = await asyncio.wait_for(_body(request, most), self.body_seconds)
             answer = await handler(body, request)
         except asyncio.TimeoutError:
             answer = JSONResponse({"error": f"the body did not come within {self.body_seconds:g} s"}, 408)
@@ -128,12 +131,13 @@ class Service:
         """Warns of a job that does not fit. What cannot be judged is admitted: memory is not a reason to stop work."""
         asked = admission.asked_by(body)
         if asked is None:
-            raise Refused(400, "no AdmissionReview of admission.k8s.io/v1: request.uid is missing")
-        uid, jobs = asked
+            raise Refused(400, f"no AdmissionReview of {' or '.join(admission.APIS)} with a request.uid")
         budget = admission.SHARE * min(self.seconds, admission.seconds_of(request.query_params.get("timeout")))
         ends = asyncio.get_running_loop().time() + budget
-        opinions = [await self._opinion(job, ends) for job in jobs]
-        return JSONResponse(admission.answer(uid, opinions, self.deny))
+        opinions = [await self._opinion(job, ends) for job in asked.jobs]
+        if not asked.whole:
+            opinions.append(admission.not_judged("the object is too large to look at all of it"))
+        return JSONResponse(admission.answer(asked, opinions, self.deny))
 
     async def _opinion(self, stated: str, ends: float) -> admission.Opinion:
         """What to say of the Job of an annotation."""
@@ -181,13 +185,13 @@ def openapi() -> dict[str, Any]:
     }
 
 
-async def _body(request: Request) -> object:
-    """The JSON of a request. Raises Refused."""
+async def _body(request: Request, most: int) -> object:
+    """The JSON of a request, of so many bytes at most. Raises Refused."""
     found = bytearray()
     async for part in request.stream():
         found += part
-        if len(found) > MOST_BYTES:
-            raise Refused(413, f"the body is larger than {MOST_BYTES >> 10} KiB")
+        if len(found) > most:
+            raise Refused(413, f"the body is larger than {most >> 10} KiB")
     return _json(bytes(found))
 
 

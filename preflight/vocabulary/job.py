@@ -223,13 +223,14 @@ class Job(Part):
         for part in field.split("."):
             if isinstance(value, dict):
                 value = value.get(part)
-            elif isinstance(value, BaseModel) and part in type(value).model_fields:
+            elif isinstance(value, BaseModel) and part in type(value).__pydantic_fields__:
                 value = getattr(value, part)
             else:
                 raise KeyError(field)
         return value
 
 
+@cache
 def fields() -> tuple[str, ...]:
     """Every dotted Job field that holds a value, in the order of the schema."""
     return tuple(_fields(Job, ""))

@@ -1,7 +1,8 @@
 """AdmissionReviews as the API server of Kubernetes 1.30 sends them, for objects as their controllers' users write them.
 
 The fields of the request are those of k8s.io/api/admission/v1, AdmissionRequest; the places of templates are those of
-Kubeflow's training operator (v1), Kubeflow's trainer (v2), KubeRay (v1) and JobSet (v1alpha2).
+Kubeflow's training operator (v1), its MPI operator (v2beta1), Kubeflow's trainer (v2), KubeRay (v1), JobSet (v1alpha2)
+and Volcano (v1alpha1). Kueue suspends the Jobs of a queue, and lets them go by an update.
 """
 
 from __future__ import annotations
@@ -61,6 +62,32 @@ def objects(job: str) -> dict[str, dict[str, Any]]:
             "metadata": {"annotations": stated},
             "spec": {"runtimeRef": runtime, "trainer": {"numNodes": 2, "image": "registry.example/train:1"}},
         },
+        "MPIJob": {
+            "apiVersion": "kubeflow.org/v2beta1",
+            "spec": {
+                "slotsPerWorker": 2,
+                "runPolicy": {"cleanPodPolicy": "Running"},
+                "mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": template({})}, "Worker": worker},
+            },
+        },
+        "Volcano": {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "spec": {
+                "minAvailable": 3,
+                "schedulerName": "volcano",
+                "queue": "research",
+                "plugins": {"pytorch": ["--master=master", "--worker=worker", "--port=23456"], "svc": []},
+                "tasks": [
+                    {"name": "master", "replicas": 1, "template": template({})},
+                    {"name": "worker", "replicas": 2, "template": template(stated)},
+                ],
+            },
+        },
+        "Queued": {
+            "apiVersion": "batch/v1",
+            "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "research"}},
+            "spec": {"suspend": True, "parallelism": 1, "completions": 1, "template": template(stated)},
+        },
         "RayJob": {
             "apiVersion": "ray.io/v1",
             "spec": {"entrypoint": "python train.py", "shutdownAfterJobFinishes": True, "rayClusterSpec": cluster},
@@ -72,16 +99,24 @@ def objects(job: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def review(kind: str, body: dict[str, Any] | None, operation: str = "CREATE") -> dict[str, Any]:
-    """A whole review. `body` None: what is deleted has no new object."""
+KINDS = {"Volcano": "Job", "Queued": "Job"}
+"""What they are called in a review, where that is another object's name, too."""
+
+
+def review(
+    kind: str, body: dict[str, Any] | None, operation: str = "CREATE", old: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """A whole review. `body` None: what is deleted has no new object. `old`: the object until now."""
+    kind = KINDS.get(kind, kind)
     version = str((body or {}).get("apiVersion", "v1"))
     group, _, number = version.rpartition("/")
     named = {"group": group, "version": number, "kind": kind}
     resource = {"group": group, "version": number, "resource": kind.lower() + "s"}
-    whole = None
-    if body is not None:
-        own = {"name": "train", "namespace": "research", "creationTimestamp": None, **body.get("metadata", {})}
-        whole = {**body, "kind": kind, "metadata": own, "status": {}}
+    common = {"name": "train", "namespace": "research", "creationTimestamp": None}
+    whole, before = [
+        one and {**one, "kind": kind, "metadata": {**common, **one.get("metadata", {})}, "status": {}}
+        for one in (body, old)
+    ]
     request = {
         "uid": UID,
         "kind": named,
@@ -97,7 +132,7 @@ def review(kind: str, body: dict[str, Any] | None, operation: str = "CREATE") ->
             "groups": ["system:serviceaccounts", "system:authenticated"],
         },
         "object": whole,
-        "oldObject": None,
+        "oldObject": before,
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl-create"},
     }

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +27,15 @@ pytestmark = pytest.mark.integration
 JOB = {"id": "a", "model": "gpt2", "train": {"batch_size": 8, "seq_len": 512}, "machine": {"gpu": "t4"}}
 LARGE = {**JOB, "train": {"batch_size": 64, "seq_len": 512}}
 SERVER = """
-import socket, uvicorn
+import os, socket, time, uvicorn
 from preflight.batch.server import Limits, config
 from preflight.batch.service import Service
+from preflight.engine.score.scorer import Scorer
+class Slow(Scorer):
+    def score(self, rows):
+        while not os.path.exists({path!r}):
+            time.sleep(0.01)
+        return super().score(rows)
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
 uvicorn.Server(config(Service({service}).app(), Limits({limits}))).run([listening])
@@ -36,8 +43,9 @@ uvicorn.Server(config(Service({service}).app(), Limits({limits}))).run([listenin
 PATIENT = "seconds=30"
 
 
-def served(service: str = PATIENT, limits: str = "") -> Iterator[int]:
-    command = [sys.executable, "-c", SERVER.format(service=service, limits=limits)]
+def served(service: str = PATIENT, limits: str = "", path: str = "") -> Iterator[int]:
+    """A service's port. `path`: a file that a judge who is slow waits for."""
+    command = [sys.executable, "-c", SERVER.format(service=service, limits=limits, path=path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield int(process.stdout.readline())
@@ -167,6 +175,61 @@ def test_no_time_is_no_verdict(denying: int) -> None:
     response = asked(denying, "/v1/admission?timeout=0s", reviews.of("Pod", heavy))[1]["response"]
     assert response["allowed"]
     assert "not judged" in response["warnings"][0]
+
+
+def test_a_judge_who_does_not_come_back(tmp_path: Path) -> None:
+    """The answer does not wait for the verdict: that comes when the file is there, which is after the answers."""
+    for port in served("seconds=0.4, deny=True, judge=Slow()", path=str(tmp_path / "go")):
+        for path in ("/v1/admission?timeout=2s", "/v1/admission?timeout=1s", "/v1/admission"):
+            response = asked(port, path, reviews.of("Pod", LARGE))[1]["response"]
+            assert response["allowed"]
+            assert "no verdict within" in response["warnings"][0]
+        assert asked(port, "/v1/verdict", LARGE)[0] == 503
+        (tmp_path / "go").touch()
+        assert any(asked(port, "/v1/verdict", LARGE)[0] == 200 for _ in range(100))
+        assert not asked(port, "/v1/admission?timeout=2s", reviews.of("Pod", LARGE))[1]["response"]["allowed"]
+
+
+@pytest.mark.parametrize("kind", ["Job", "Queued", "RayJob"])
+def test_what_is_there_already_is_not_asked_again(denying: int, kind: str) -> None:
+    """An object that was admitted before can be changed and deleted: a queue resumes it, a controller removes its
+    finalizer. Only a Job that is new in it is judged."""
+    here, small = reviews.objects(json.dumps(LARGE))[kind], reviews.objects(json.dumps(JOB))[kind]
+    resumed = {**here, "spec": {**here["spec"], "suspend": False}}
+    path = "/v1/admission?timeout=30s"
+    quiet = {"uid": reviews.UID, "allowed": True}
+    for body in (
+        reviews.review(kind, resumed, "UPDATE", here),
+        reviews.review(kind, None, "DELETE", here),
+        reviews.review(kind, here, "CONNECT"),
+        reviews.review(kind, small, "UPDATE", here),
+    ):
+        assert asked(denying, path, body)[1]["response"] == quiet
+    assert not asked(denying, path, reviews.review(kind, here, "UPDATE", small))[1]["response"]["allowed"]
+
+
+@pytest.mark.parametrize("api", ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"])
+@pytest.mark.parametrize("dry", [False, True])
+def test_an_answer_has_the_version_of_its_question(denying: int, api: str, dry: bool) -> None:
+    body = {**reviews.of("Pod", LARGE), "apiVersion": api}
+    body["request"]["dryRun"] = dry  # which asks for no side effects; there are none
+    status, answer = asked(denying, "/v1/admission?timeout=30s", body)
+    assert (status, answer["apiVersion"], answer["response"]["allowed"]) == (200, api, False)
+    assert asked(denying, "/v1/admission", {**body, "apiVersion": "admission.k8s.io/v2"})[0] == 400
+
+
+def test_large_objects(denying: int) -> None:
+    """As large as the API server's may be: judged as far as it is looked at, which is said; a larger one is refused."""
+    path = "/v1/admission?timeout=30s"
+    whole = reviews.objects(json.dumps(LARGE))["Job"]
+    held = {**whole, "metadata": {"managedFields": [{"fieldsV1": {f"f:{n}": {} for n in range(60_000)}}]}}
+    assert not asked(denying, path, reviews.review("Job", held))[1]["response"]["allowed"]
+    many = {"apiVersion": "v1", "spec": {"containers": [[]] * 200_000, "template": whole["spec"]["template"]}}
+    response = asked(denying, path, reviews.review("Pod", many))[1]["response"]
+    assert "exceeds" in response["warnings"][0]
+    assert "too large" in response["warnings"][-1]
+    huge = {"apiVersion": "v1", "spec": {"data": "x" * (5 << 20)}}
+    assert asked(denying, path, reviews.review("Pod", huge))[0] == 413
 
 
 def test_only_what_exceeds_is_denied(denying: int) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from preflight.engine.ask import checked, placed
 from preflight.engine.certainty import SMALLEST, Certainty
@@ -26,7 +26,7 @@ from preflight.memory.device.resolve import is_known
 from preflight.memory.device.together import Together, corner
 from preflight.memory.host.estimate import estimate_host, missing_fields
 from preflight.reports.figures import DOUBTED, SIGNS
-from preflight.vocabulary.edits_of_job import with_fields
+from preflight.vocabulary.edits_of_job import unchecked, with_fields
 from preflight.vocabulary.errors import PreflightError, UsageError
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import Job, fields, identity
@@ -63,11 +63,31 @@ class _Kind:
     """(capacity, name) of the GPUs that can do what the jobs ask for, by capacity."""
     largest: int
     """Bytes of the largest known GPU."""
-    small_fits: bool
-    """Whether a batch of 1 and a short length fit: then a need above every GPU is only a risk, see Certainty."""
+    hopeless: int | None
+    """The length from which on a batch of 1 does not fit: a need above every GPU exceeds there. 0: a short one fits,
+    and such a need is only a risk, see Certainty. None: not known."""
 
     def covers(self, batch: int, length: int) -> bool:
         return self.low[0] <= batch <= self.high[0] and self.low[1] <= length <= self.high[1]
+
+    def decided(self, members: Sequence[_Split]) -> dict[_Key, Row]:
+        """The verdicts of those jobs between the corners that the bound decides."""
+        return _bounded(self, members)
+
+
+@dataclass(frozen=True)
+class _Same:
+    """Jobs that have the same answer between two corners: an error, or that nothing is known of them."""
+
+    row: Row
+    low: tuple[int, int]
+    high: tuple[int, int]
+
+    def covers(self, batch: int, length: int) -> bool:
+        return self.low[0] <= batch <= self.high[0] and self.low[1] <= length <= self.high[1]
+
+    def decided(self, members: Sequence[_Split]) -> dict[_Key, Row]:
+        return {one.key: self.row for one in members if self.covers(*one.key[1:])}
 
 
 @dataclass
@@ -78,8 +98,8 @@ class Scorer:
     exact: bool = False
     replays: int = 0
     judged: int = 0
-    _kept: OrderedDict[tuple[str, int, int], Row] = field(default_factory=OrderedDict)
-    _kinds: OrderedDict[tuple[str, bool], _Kind] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[_Key, Row] = field(default_factory=OrderedDict)
+    _kinds: OrderedDict[tuple[str, bool], _Kind | _Same] = field(default_factory=OrderedDict)
     _failed: OrderedDict[tuple[str, bool], tuple[int, int]] = field(default_factory=OrderedDict)
     """Kinds that could not be made as far as these batches and lengths."""
     _vectors: bool = field(default_factory=lambda: find_spec("numpy") is not None)
@@ -88,7 +108,7 @@ class Scorer:
         """One verdict a row, in their order. A row is a Job with nested or dotted fields, and may have an `id`."""
         split = [_split(row) for row in rows]
         new = {one.key: one for one in split if one.key not in self._kept}
-        found: dict[tuple[str, int, int], Row] = {}
+        found: dict[_Key, Row] = {}
         if self._vectors and not self.exact:
             groups: dict[tuple[str, bool], list[_Split]] = {}
             for one in new.values():
@@ -97,9 +117,8 @@ class Scorer:
                     groups.setdefault((kind, batch == 1), []).append(one)
             for at, members in groups.items():
                 found |= self._decided(at, members)
-        for key, one in new.items():
-            if key not in found:
-                found[key] = self._judged(_fields(one.row))
+        for key in sorted(new.keys() - found.keys()):  # Jobs of a kind one after the other: their tape is at hand
+            found[key] = self._judged(_fields(new[key].row))
         self.judged += len(new)
         answers = [{**(found.get(one.key) or self._kept[one.key]), "id": one.name} for one in split]
         self._kept.update((key, row) for key, row in found.items() if row["by"] == "replay")
@@ -114,7 +133,7 @@ class Scorer:
         found = self._kept.get(one.key)
         if found is None and one.size and not self.exact:
             kind = self._kinds.get((one.key[0], one.key[1] == 1))
-            found = _bounded(kind, [one]).get(one.key) if kind is not None else None
+            found = kind.decided([one]).get(one.key) if kind is not None else None
         return None if found is None else {**found, "id": one.name}
 
     def _judged(self, given: object) -> Row:
@@ -138,6 +157,13 @@ class Scorer:
 
     def _job(self, given: object) -> tuple[Job, Gpu | None, dict[str, Held]]:
         """The Job of a row, its GPU, and how its fields are known. Raises PreflightError."""
+        job, stated = self._stated(given)
+        said = given.get(STANDINGS) if isinstance(given, Mapping) else None
+        held = by_hand(job, stated, lambda path: False) | _standings(said)
+        return *placed(job, self.machine), held
+
+    def _stated(self, given: object) -> tuple[Job, Collection[str]]:
+        """The Job of a row, and the fields that it states. Raises PreflightError."""
         if not isinstance(given, Mapping):
             raise UsageError("a row is an object: the fields of a Job")
         stated = dotted({name: value for name, value in given.items() if name != STANDINGS})
@@ -148,27 +174,28 @@ class Scorer:
         named = job.model.name
         if named is not None and not is_known(named):
             job = with_fields(job, {"model.name": None})  # elsewhere an unknown name may be a folder's
-        held = by_hand(job, stated.keys(), lambda path: False) | _standings(given.get(STANDINGS))
-        return *placed(job, self.machine), held
+        return job, stated.keys()
 
-    def _decided(self, at: tuple[str, bool], members: Sequence[_Split]) -> dict[tuple[str, int, int], Row]:
+    def _decided(self, at: tuple[str, bool], members: Sequence[_Split]) -> dict[_Key, Row]:
         """The verdicts of those jobs of one kind that the bound decides."""
         kind = self._widened(at, members)
-        return _bounded(kind, members) if kind is not None else {}
+        return kind.decided(members) if kind is not None else {}
 
-    def _widened(self, at: tuple[str, bool], members: Sequence[_Split]) -> _Kind | None:
+    def _widened(self, at: tuple[str, bool], members: Sequence[_Split]) -> _Kind | _Same | None:
         """The kind of these jobs. It is made, or its corners are moved outwards, where they are not all between them
         and that is possible."""
         kind = self._kinds.get(at)
-        sizes = [one.key[1:] for one in members] + ([kind.low, kind.high] if kind is not None else [])
-        low, high = [(end(b for b, _ in sizes), end(s for _, s in sizes)) for end in (min, max)]
-        if kind is not None and (low, high) == (kind.low, kind.high):
+        batches, lengths = zip(*(one.key[1:] for one in members), strict=True)
+        ends = [(min(batches), min(lengths)), (max(batches), max(lengths))]
+        if kind is not None and all(kind.covers(*one) for one in ends):
             return kind
+        ends += [kind.low, kind.high] if kind is not None else []
+        low, high = [(end(b for b, _ in ends), end(s for _, s in ends)) for end in (min, max)]
         failed = self._failed.get(at)
         if failed is not None and failed[0] <= high[0] and failed[1] <= high[1]:
             return kind
         given = _fields(members[0].row)
-        found = self._kind(given, *_wide(low, high)) or self._kind(given, low, high)
+        found = self._kind(given, *_wide(low, high)) or self._kind(given, low, high) or self._same(given, low, high)
         if found is None:
             self._failed[at] = high
             if len(self._failed) > KEPT:
@@ -179,10 +206,26 @@ class Scorer:
             self._kinds.popitem(last=False)
         return found
 
+    def _same(self, given: object, low: tuple[int, int], high: tuple[int, int]) -> _Same | None:
+        """The answer of all jobs between two corners, where both have the same and no figure: what is wrong with them,
+        or why nothing is known, has nothing to do with their sizes."""
+        if low == high:
+            return None
+        try:
+            job, gpu, _ = self._job(_sized(given, *low))
+            if Estimator(gpu, SHIPPED_ONLY).device_bound(job) is not None:
+                return None
+        except Exception:  # what is wrong is said below
+            pass
+        first, last = [self._judged(_sized(given, *size)) for size in (low, high)]
+        known = first["requested"] or first["host_expected"] or first["cause"] == "internal"
+        return None if known or first != last else _Same(first, low, high)
+
     def _kind(self, given: object, low: tuple[int, int], high: tuple[int, int]) -> _Kind | None:
         """What jobs between two corners have in common; None: they have to be judged one by one."""
         try:
-            (first, gpu, held), (last, _, _) = [self._job(_sized(given, *size)) for size in (low, high)]
+            first, gpu, held = self._job(_sized(given, *low))
+            last, _ = placed(self._stated(_sized(given, *high))[0], self.machine)
             if Certainty(held, Estimator(gpu, SHIPPED_ONLY)).sides() is not None:
                 return None
             job = corner(first, *high)
@@ -191,7 +234,6 @@ class Scorer:
             together = Together.of(first, last, gpu, SHIPPED_ONLY) if job.machine.accelerator == "gpu" else None
             hosts = _hosts(first, last) if together is not None else None
             estimator = Estimator(gpu, SHIPPED_ONLY)
-            small = estimator.device_bound(corner(first, 1, SMALLEST["train.seq_len"]))
         except Exception:  # what is wrong is said of each row, where it is judged alone
             return None
         if together is None or hosts is None:
@@ -204,35 +246,54 @@ class Scorer:
         else:
             shared |= {"host_verdict": hosts.verdict, "host_limit": hosts.limit}
         gpus = tuple((gpu.capacity, gpu.name) for gpu in that_fit(0, job))
-        small_fits = small is not None and small[1] <= together.capacity
-        return _Kind(together, low, high, shared, gpus, estimator.largest_gpu, small_fits)
+        hopeless = _hopeless(together, estimator, first, low[0], high[1])
+        return _Kind(together, low, high, shared, gpus, estimator.largest_gpu, hopeless)
 
 
-def _bounded(kind: _Kind, members: Sequence[_Split]) -> dict[tuple[str, int, int], Row]:
+def _hopeless(together: Together, estimator: Estimator, job: Job, batch: int, longest: int) -> int | None:
+    """`_Kind.hopeless` of jobs from a batch on, which takes no less than a batch of 1: where it fits, that does."""
+    import numpy as np
+
+    short = SMALLEST["train.seq_len"]
+    sizes = [np.array([size], np.int64) for size in (batch, short)]
+    if short <= longest and together.bounds(*sizes).usual[0] <= together.capacity:
+        return 0
+    above = {name: least for name, least in SMALLEST.items() if isinstance(own := job.get(name), int) and own > least}
+    smallest = unchecked(job, {**above, "train.batch_size": 1, "train.seq_len": short})
+    found = estimator.device_bound(smallest)
+    if found is None or found[1] <= together.capacity:
+        return None if found is None else 0
+    shortest = estimator.device_bound(corner(smallest, 1, 1))
+    return 1 if shortest is not None and shortest[1] > together.capacity else short
+
+
+def _bounded(kind: _Kind, members: Sequence[_Split]) -> dict[_Key, Row]:
     """The verdicts of those jobs between the corners of a kind that the bound decides."""
     import numpy as np
 
     within = [one for one in members if kind.covers(*one.key[1:])]
     if not within:
         return {}
-    capacity, gpus = kind.together.capacity, kind.gpus
-    figures = kind.together.bounds(*(np.array([one.key[axis] for one in within], np.int64) for axis in (1, 2)))
-    found: dict[tuple[str, int, int], Row] = {}
+    capacity, gpus, shared = kind.together.capacity, kind.gpus, kind.shared
+    _, batches, lengths = zip(*(one.key for one in within), strict=True)
+    figures = kind.together.bounds(np.array(batches, np.int64), np.array(lengths, np.int64))
+    found: dict[_Key, Row] = {}
     columns = zip(within, figures.requested.tolist(), figures.high.tolist(), figures.exceeds.tolist(), strict=True)
     for one, requested, high, exceeds in columns:
         if not exceeds and high > capacity:
             continue
         verdict, sign = ("exceeds", SIGNS["exceeds"]) if exceeds else ("fits", None)
         if exceeds and requested > kind.largest:
-            if not kind.small_fits:
+            if kind.hopeless is None or one.key[2] < kind.hopeless:
                 continue
-            verdict, sign = "at-risk", DOUBTED
+            if not kind.hopeless:
+                verdict, sign = "at-risk", DOUBTED
         place = bisect_left(gpus, (high, ""))
-        found[one.key] = {
-            **kind.shared, "verdict": verdict, "device_verdict": verdict, "requested": requested,
-            "mark": sign, "process_bound": high, "gpu_unused": None if exceeds else capacity - high,
-            "smallest_gpu": gpus[place][1] if place < len(gpus) else None,
-        }  # fmt: skip
+        row = found[one.key] = shared.copy()
+        row["verdict"] = row["device_verdict"] = verdict
+        row["requested"], row["process_bound"], row["mark"] = requested, high, sign
+        row["gpu_unused"] = None if exceeds else capacity - high
+        row["smallest_gpu"] = gpus[place][1] if place < len(gpus) else None
     return found
 
 
@@ -255,6 +316,9 @@ def _standings(given: object) -> dict[str, Held]:
     if not isinstance(given, Mapping) or not known or not given.keys() <= {*fields()}:
         raise UsageError(f"{STANDINGS}: an object of Job fields, each with one of {', '.join(_STANDINGS)}")
     return {name: Held(_STANDINGS[how], "the row says so") for name, how in given.items()}
+
+
+_Key: TypeAlias = "tuple[str, int, int]"
 
 
 class _Split(NamedTuple):

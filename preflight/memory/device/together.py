@@ -118,7 +118,8 @@ class Together:
 
         ends = (self.low, self.high)
         trials = self.low.job.parallel.trials_per_gpu or 1
-        if any(max(law.columns.values(self.high.dims), default=0) > LARGEST for law in _readings(self.high)):
+        columns = self.high.laws.plain.columns  # those of every reading: they are the tape's
+        if max(columns.values(self.high.dims), default=0) > LARGEST:
             return False
         beside = (_at(self.low, 1), _at(self.high, -1)) if self.high.dims["s"] > self.low.dims["s"] else ()
         every = (*ends, *beside)

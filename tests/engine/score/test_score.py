@@ -20,6 +20,7 @@ MODELS = {
     "facebook/opt-125m": "causal-lm", "meta-llama/Llama-3.2-1B": "causal-lm",
     "Qwen/Qwen2.5-0.5B": "causal-lm", "bert-base-uncased": "masked-lm",
     "roberta-base": "sequence-classification", "microsoft/deberta-v3-base": "sequence-classification",
+    "mistralai/Mistral-7B-v0.1": "causal-lm",
     "distilbert-base-uncased": "token-classification", "google/electra-base-discriminator": "sequence-classification",
     "t5-small": "seq2seq-lm", "facebook/bart-base": "seq2seq-lm",
 }  # fmt: skip
@@ -66,6 +67,26 @@ def test_what_the_bound_decides_the_replay_says_too() -> None:
     replayed = slow.score([row for row, _ in decided])
     for (row, one), full in zip(decided, replayed, strict=True):
         assert {name: one[name] for name in SAME} == {name: full[name] for name in SAME}, row
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "lengths", "by"),
+    [
+        ("mistralai/Mistral-7B-v0.1", "t4", (8, 120, 500), ["bound"] * 3),  # no batch of it fits
+        ("gpt2", "t4", (500, 501, 502), ["bound"] * 3),  # a batch of 1 does
+    ],
+)
+def test_a_need_above_every_gpu(model: str, gpu: str, lengths: tuple[int, ...], by: list[str]) -> None:
+    """Is it a mistake in the batch, or a model that is too large? Mostly the bound tells which."""
+    given = [
+        {"model.name": model, "train.batch_size": 4000, "train.seq_len": length, "machine.gpu": gpu}
+        for length in lengths
+    ]
+    found = Scorer().score(given)
+    assert [one["by"] for one in found] == by
+    for one, full in zip(found, Scorer(exact=True).score(given), strict=True):
+        assert {name: one[name] for name in SAME} == {name: full[name] for name in SAME}
+    assert {one["verdict"] for one in found} == {"at-risk" if model == "gpt2" else "exceeds"}
 
 
 def test_a_replayed_row_is_the_estimate() -> None:
@@ -150,6 +171,27 @@ def test_a_job_that_is_too_large_for_the_bound_does_not_keep_it_from_others() ->
         judge = Scorer()
         judge.score(first)
         assert {one["by"] for one in judge.score([{**GOOD, "train.batch_size": n} for n in range(3, 7)])} == {"bound"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"model.name": "corp/private"},
+        {"machine.gpu": "no such card"},
+        {"model.name": "corp/private", "data.sample_bytes": 2000, "data.workers": 2},
+        {"train.precision": "fp17"},
+    ],
+)
+def test_what_has_nothing_to_do_with_sizes_is_found_once(more: dict[str, object]) -> None:
+    """A company's own models, and a card that there is none of: each row has the answer that it has alone."""
+    given = [{**GOOD, **more, "train.batch_size": 2 + n, "train.seq_len": 64 + 3 * n} for n in range(8)]
+    alone = [Scorer().score([row])[0] for row in given]
+    assert Scorer().score(given) == alone
+    scorer, asked = Scorer(), []
+    judged = scorer._judged
+    scorer._judged = lambda row: asked.append(row) or judged(row)  # type: ignore[method-assign, func-returns-value]
+    scorer.score(given)
+    assert len(asked) == (10 if "data.sample_bytes" in more else 2)
 
 
 def test_kinds_grow_and_do_not_move() -> None:

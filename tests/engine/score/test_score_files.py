@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.commands.batch import command
-from preflight.engine.score import files
+from preflight.engine.score import files, text_rows
 from preflight.engine.score.files import score_file
 from preflight.engine.score.scorer import Scorer
 from preflight.vocabulary.errors import UsageError
@@ -24,7 +24,7 @@ def job(number: int) -> str:
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(files, "AT_ONCE", 4)
+    monkeypatch.setattr(text_rows, "AT_ONCE", 4)
     path = tmp_path / "jobs.jsonl"
     path.write_text("\n".join(job(number) for number in range(10)), encoding="utf-8")
     return path
@@ -74,7 +74,7 @@ def test_parts_of_another_run_are_not_used(table: Path, tmp_path: Path, changed:
 
 
 def test_lines_that_are_no_rows(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_LINE", 4096)
+    monkeypatch.setattr(text_rows, "LONGEST_LINE", 4096)
     lines = [job(1), "{", "", '"' + "x" * 9000 + '"', "[" * 3000, "\xff\x00", job(2)]
     table.write_bytes("\n".join(lines).encode("latin-1"))
     out = tmp_path / "out.jsonl"
@@ -82,6 +82,57 @@ def test_lines_that_are_no_rows(table: Path, tmp_path: Path, monkeypatch: pytest
     found = read(out)
     assert [row["verdict"] for row in found] == ["fits", None, None, None, None, "fits"]
     assert all(row["error"] for row in found[1:5])
+
+
+def test_a_run_that_was_ended_before_its_first_row_is_begun(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl.parts").mkdir()
+    assert score_file(table, tmp_path / "out.jsonl", Scorer()).rows == 10
+
+
+def test_a_run_that_was_ended_while_its_parts_were_removed(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of the parts is not taken for all of them."""
+    out = tmp_path / "out.jsonl"
+
+    def stop(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            min(one for one in path.iterdir() if one.name != files.MANIFEST).unlink()
+            raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files.shutil, "rmtree", stop)
+        with pytest.raises(Stopped):
+            score_file(table, out, Scorer())
+    assert score_file(table, out, Scorer()).rows == 10
+    assert len(read(out)) == 10
+    assert {path.name for path in tmp_path.iterdir()} == {"jobs.jsonl", "out.jsonl"}
+
+
+def test_what_cannot_be_written_is_named(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the input: a full disk has no name in its error."""
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(UsageError, match=r"folder\.jsonl is a directory"):
+        score_file(table, tmp_path / "folder.jsonl", Scorer())
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.JsonLines, "write", full)
+    with pytest.raises(UsageError, match=r"out\.jsonl\.parts.*No space left"):
+        score_file(table, tmp_path / "out.jsonl", Scorer())
+
+
+def test_two_runs_write_one_file_one_after_the_other(table: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    out = tmp_path / "out.jsonl"
+
+    def other(rows: int, share: float) -> None:
+        with pytest.raises(UsageError, match="another preflight"):
+            score_file(table, out, Scorer())
+
+    assert score_file(table, out, Scorer(), other).rows == 10
+    assert len(read(out)) == 10
 
 
 def test_a_folder_that_is_no_run_stays(table: Path, tmp_path: Path) -> None:

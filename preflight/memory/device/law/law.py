@@ -89,11 +89,26 @@ class Law:
         law = self.at(dims)
         return law._peak(dims, phases, frozenset() if smooth else aligned(law.tape.sizes, dims))
 
+    def most(self, dims: Mapping[str, int], phases: frozenset[str] | None = None, smooth: bool = False) -> int:
+        """The bytes of `peak` alone. They are kept: jobs of one kind ask again at the same dimensions."""
+        return _most(self, tuple(dims.items()), phases, smooth)
+
     def _peak(self, dims: Mapping[str, int], phases: frozenset[str] | None, lengths: frozenset[str]) -> Peak:
         values = self.columns.values(dims)
+        stretches = self.stretches(dims, lengths)
+        best, at = self._highest(values, stretches, dims, phases)
+        return self._describe(best, at, stretches, values, dims)
+
+    def _highest(
+        self,
+        values: list[int],
+        stretches: tuple[_Stretch, ...],
+        dims: Mapping[str, int],
+        phases: frozenset[str] | None,
+    ) -> tuple[int, tuple[int, int]]:
+        """Bytes of the largest moment, and where it is: its stretch, and its number there."""
         best, best_at = -1, (0, 0)
         live = 0
-        stretches = self.stretches(dims, lengths)
         for number, stretch in enumerate(stretches):
             before = live
             wanted = phases is None or stretch.phase in phases
@@ -106,7 +121,7 @@ class Law:
                 live += coefficient * values[column]
             if stretch.repeats is not None:
                 live += (live - before) * (dims[stretch.repeats] - _KEPT_LAYERS)
-        return self._describe(best, best_at, stretches, values, dims)
+        return best, best_at
 
     def _describe(
         self,
@@ -143,6 +158,14 @@ class Law:
             kept = dict(zip(depths, layers, strict=True))
             self._folded[key] = _fold(self, kept, whole, self.columns, lengths)
         return self._folded[key]
+
+
+@lru_cache(maxsize=1024)
+def _most(law: Law, given: tuple[tuple[str, int], ...], phases: frozenset[str] | None, smooth: bool) -> int:
+    dims = dict(given)
+    one = law.at(dims)
+    lengths = frozenset[str]() if smooth else aligned(one.tape.sizes, dims)
+    return one._highest(one.columns.values(dims), one.stretches(dims, lengths), dims, phases)[0]
 
 
 class Columns:

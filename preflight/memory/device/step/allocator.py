@@ -9,6 +9,7 @@ raised, so `reserved` is bounded by `limit` as long as what is allocated fits.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from typing import TypeAlias
 
 MIB = 2**20
 MIN_BLOCK = 512
@@ -24,12 +25,22 @@ class MemoryBlock:
 
     __slots__ = ("after", "before", "free", "freed_at", "serial", "size", "small")
 
-    def __init__(self, size: int, serial: int, small: bool) -> None:
-        self.size, self.serial, self.small = size, serial, small
-        self.before: MemoryBlock | None = None
-        self.after: MemoryBlock | None = None
-        self.free = False
+    def __init__(
+        self,
+        size: int,
+        serial: int,
+        small: bool,
+        free: bool = False,
+        before: MemoryBlock | None = None,
+        after: MemoryBlock | None = None,
+    ) -> None:
+        self.size, self.serial, self.small, self.free = size, serial, small, free
+        self.before, self.after = before, after
         self.freed_at = 0
+
+
+_Entry: TypeAlias = "tuple[int, int, MemoryBlock]"
+"""Size, serial number and block: what the blocks of a pool are sorted by."""
 
 
 class CachingAllocator:
@@ -53,19 +64,21 @@ class CachingAllocator:
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.overflow = False
         """Whether `limit` was passed although everything cached had been given back."""
-        self._pools: dict[bool, list[tuple[int, int, MemoryBlock]]] = {True: [], False: []}
+        self._pools: dict[bool, list[_Entry]] = {True: [], False: []}
         self._tails: dict[bool, MemoryBlock | None] = {True: None, False: None}
         self._serial = 0
         self._requests = 0
         """Large ones so far: the clock of `collect`."""
+        self._idle = False
+        """Whether a segment may be wholly free: one has become so since all such were given back."""
 
     def malloc(self, nbytes: int) -> MemoryBlock:
-        size = max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
+        size = -(-nbytes // MIN_BLOCK) * MIN_BLOCK or MIN_BLOCK
         small = size <= SMALL
         pool = self._pools[small]
         if not small:
             self._requests += 1
-        at = bisect_left(pool, (size, -1))
+        at = bisect_left(pool, (size,))
         if at < len(pool) and (small or self.max_split is None or self._may_use(pool[at][2], size)):
             block = pool.pop(at)[2]
         else:
@@ -73,11 +86,19 @@ class CachingAllocator:
         rest = block.size - size
         worth = rest >= MIN_BLOCK if small or self.expandable else rest > SMALL
         if worth and (small or self.max_split is None or block.size < self.max_split):
-            self._split(block, size)
+            self._serial = serial = self._serial + 1
+            after = block.after
+            block.after = tail = MemoryBlock(rest, serial, small, True, block, after)
+            block.size = size
+            if after is not None:
+                after.before = tail
+            elif self._tails[small] is block:
+                self._tails[small] = tail
+            insort(pool, (rest, serial, tail))
         block.free = False
-        self.allocated += block.size
-        if self.allocated > self.peak_allocated:
-            self.peak_allocated = self.allocated
+        self.allocated = allocated = self.allocated + block.size
+        if allocated > self.peak_allocated:
+            self.peak_allocated = allocated
         return block
 
     def _may_use(self, block: MemoryBlock, size: int) -> bool:
@@ -85,17 +106,6 @@ class CachingAllocator:
         if size < self.max_split <= block.size:
             return False
         return size < self.max_split or block.size < size + LARGE_SEGMENT
-
-    def _split(self, block: MemoryBlock, size: int) -> None:
-        self._serial += 1
-        tail = MemoryBlock(block.size - size, self._serial, block.small)
-        tail.free, tail.before, tail.after = True, block, block.after
-        if block.after is not None:
-            block.after.before = tail
-        elif self._tails[block.small] is block:
-            self._tails[block.small] = tail
-        block.after, block.size = tail, size
-        insort(self._pools[block.small], (tail.size, tail.serial, tail))
 
     def _reserve(self, size: int, small: bool) -> MemoryBlock:
         if self.collect is not None and self.reserved > self.collect:
@@ -141,7 +151,10 @@ class CachingAllocator:
 
     def _give_back(self) -> None:
         """Release every segment that is wholly free (release_cached_blocks)."""
-        for small, pool in self._pools.items():
+        if not self._idle:
+            return
+        self._idle = False
+        for pool in self._pools.values():
             kept = []
             for entry in pool:
                 block = entry[2]
@@ -149,7 +162,7 @@ class CachingAllocator:
                     self.reserved -= block.size
                 else:
                     kept.append(entry)
-            self._pools[small] = kept
+            pool[:] = kept
 
     def _collect(self, wanted: int) -> None:
         """Release large segments that are free and unsplit and as old as their average, until `wanted` bytes are back
@@ -192,5 +205,7 @@ class CachingAllocator:
                 after.after.before = block
             if self._tails[block.small] is after:
                 self._tails[block.small] = block
+        if block.before is None and block.after is None:
+            self._idle = True
         block.free, block.freed_at = True, self._requests
         insort(pool, (block.size, block.serial, block))

@@ -122,7 +122,7 @@ def _micro(prepared: PreparedJob, gradients: int, smooth: bool) -> int:
     """The peak of forward and backward over a micro-batch, above the storages that are always there."""
 
     def peak(accumulating: bool, kept: bool, phases: frozenset[str] | None = None) -> int:
-        return prepared.laws.reading(accumulating, kept).peak(prepared.dims, phases, smooth).bytes
+        return prepared.laws.reading(accumulating, kept).most(prepared.dims, phases, smooth)
 
     found = peak(prepared.in_backward, prepared.outputs_kept)
     if prepared.accumulating and not prepared.in_backward:

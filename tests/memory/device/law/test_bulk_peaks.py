@@ -26,7 +26,10 @@ def test_bulk_is_the_law(name: str, accumulating: bool) -> None:
     lengths = [rng.randint(1, 512) for _ in batches]
     found = bulk.peaks(law, {**ready.dims, "b": batches, "s": lengths})
     for at in range(0, len(batches), 271):
-        assert found[at] == law.peak({**ready.dims, "b": batches[at], "s": lengths[at]}).bytes
+        dims = {**ready.dims, "b": batches[at], "s": lengths[at]}
+        assert found[at] == law.peak(dims).bytes == law.most(dims)
+        backward = frozenset({"backward"})
+        assert law.most(dims, backward, True) == law.peak(dims, backward, True).bytes
 
 
 def test_columns_of_one_length() -> None:
