@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from preflight.postmortem.diagnosis import Diagnosis
     from preflight.vocabulary.estimates import DeviceEstimate
     from preflight.vocabulary.watched import WatchedRun
+    from preflight.watch.checkpoints import Checkpoint
+    from preflight.watch.retry import Remedy
 
 SIGNATURE = "preflight run: "
 READING_SECONDS = 20.0
@@ -35,7 +38,7 @@ READING_SECONDS = 20.0
 @click.option("--mode", type=click.Choice(["off", "record", "warn", "enforce"]), default="warn", show_default=True,
               help="warn: say early what will not fit. enforce: end the command then.")  # fmt: skip
 @click.option("--lost-minutes", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="MINUTES",
-              help="Do not start again what ran longer, unless the program resumes by itself.")  # fmt: skip
+              help="Do not start again if more would be lost, from its newest whole checkpoint on.")  # fmt: skip
 @click.option("--gpu", type=STATED, metavar="NAME", help="The GPU, for the law, as in a100-80gb.")
 @set_option
 @click.option("--no-store", is_flag=True, help="Do not keep the records of this run.")
@@ -88,6 +91,7 @@ class _Asked:
         self._set = parse_set(assignments)
         self._environment: dict[str, str] = {}
         self._cause: Diagnosis | None = None
+        self._checkpoints: list[Checkpoint] = []
 
     def _say(self, line: str) -> None:
         streams.complain(SIGNATURE + line)
@@ -152,36 +156,57 @@ class _Asked:
 
     def again(self, run: WatchedRun, known: Launched | None, words: tuple[str, ...]) -> tuple[str, ...] | None:
         """The command for another start, with one setting lower; None: it is not started again."""
+        from preflight.engine.launched import Override, lowered
         from preflight.watch.retry import remedy
 
         if run.end not in ("oom", "killed") or self._cause is None:
             return None
-        resumes = known is not None and known.job.train.resumes not in (None, "no")
-        if run.seconds > 60 * self._lost and not resumes:
-            self._say(f"not started again: {run.seconds / 60:.0f} minutes would be lost (--lost-minutes)")
-            return None
-        if resumes and any(one.phase == "save" and not one.ended for one in run.ranks):
-            self._say("not started again: it died while it saved, so its newest checkpoint may not be whole")
-            return None
+        self._known_checkpoints(run)
         found = remedy(self._cause.limit, self._cause.when.phase, known.job if known is not None else None)
         if isinstance(found, str):
             self._say(f"not started again: {found}")
             return None
-        if found.environment:
-            self._environment.update(found.environment)
-            self._say(f"starting again with {' '.join(f'{name}={value}' for name, value in found.environment.items())}")
-            return words
-        return self._override(self._read(words), found.setting, found.value)  # the deadline of the first is over
+        title = " ".join(f"{name}={value}" for name, value in found.environment.items())
+        if not found.environment:
+            known = self._read(words)  # the deadline of the first is over
+            changed = lowered(known, found.setting, found.value) if known is not None else "its job is not known"
+            if not isinstance(changed, Override):
+                self._say(f"not started again: {changed}")
+                return None
+            words, title = changed.words, changed.title
+        return self._from_checkpoint(run, words, title, found)
 
-    def _override(self, known: Launched | None, field: str, value: int) -> tuple[str, ...] | None:
-        from preflight.engine.launched import Override, lowered
+    def _known_checkpoints(self, run: WatchedRun) -> None:
+        """Adds those of this start; one that it wrote again is as it is now."""
+        from preflight.watch.checkpoints import checkpoints
 
-        changed = lowered(known, field, value) if known is not None else "the job of the command is not known"
-        if not isinstance(changed, Override):
-            self._say(f"not started again: {changed}")
+        known = {one.path: one for one in (*self._checkpoints, *reversed(checkpoints(run.ranks)))}
+        self._checkpoints = sorted((one for one in known.values() if Path(one.path).exists()), key=lambda one: -one.at)
+
+    def _from_checkpoint(
+        self, run: WatchedRun, words: tuple[str, ...], title: str, found: Remedy
+    ) -> tuple[str, ...] | None:
+        """The command that goes on where the run had come to, if that is known."""
+        from preflight.engine.launched import resumed
+        from preflight.watch.retry import going_on
+
+        known = self._read(words)
+        going = going_on(
+            words, self._checkpoints, known is not None and known.job.train.resumes not in (None, "no"),
+            found.setting == "train.batch_size", next((one.transformers for one in run.ranks if one.transformers), ""),
+            lambda path: resumed(known, path) if known is not None else None,
+        )  # fmt: skip
+        if going.words is None:
+            self._say(f"not started again: {going.text}")
             return None
-        self._say(f"starting again, {changed.title}: {shlex.join(changed.words)[:400]}")
-        return changed.words
+        saved = going.checkpoint.at if going.checkpoint is not None else 0.0
+        lost = min(run.seconds, max(0.0, time.time() - saved)) / 60
+        if lost > self._lost:
+            self._say(f"not started again {going.text}: {lost:.0f} minutes would be lost (--lost-minutes)")
+            return None
+        self._environment.update(found.environment)
+        self._say(f"starting again {going.text}, {title}: {shlex.join(going.words)[:400]}")
+        return going.words
 
     def _keep(self, run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> None:
         """The record in the store and in the places that are named. None of them can end the run otherwise."""

@@ -22,6 +22,7 @@ from .counters import NoCounters, counters
 from .loaders import Samples
 from .memory_errors import classify
 from .records import Writer, rank, writer
+from .saves import SAVERS, Saves, path_of
 
 PHASES = ("load", "forward", "backward", "optimizer", "validation", "generation", "save")
 LOOKS = 3
@@ -54,6 +55,8 @@ class Recorder:
         self._ooms = 0
         self.thread = threading.get_ident()
         self.samples = Samples()
+        self._saves = Saves(lambda text: self._out.saves(text) if self._out is not None else None)
+        self._saving = False
         self._hooks: list[Any] = []
         self._begun = False
 
@@ -99,7 +102,7 @@ class Recorder:
         out.write(
             "peaks", phase=following, peaks=self.peaks, steps=self.steps, events=self.counters.events(),
             floor=[floors[0], floors[-1], len(floors) * self._every] if floors else [], process=_host_peak(),
-            gpus=self.counters.gpus,
+            gpus=self.counters.gpus, transformers=str(getattr(sys.modules.get("transformers"), "__version__", "")),
         )  # fmt: skip
 
     def _process(self) -> dict[str, Any]:
@@ -215,9 +218,27 @@ class Recorder:
         optimizer.register_optimizer_step_pre_hook(self._step_begins)
         optimizer.register_optimizer_step_post_hook(self._step_ended)
         _wrap(torch.autograd, "backward", self._backward)
-        _wrap(torch, "save", functools.partial(self._during, "save"))
+        self.follow_saves(torch, "save")
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.end)
+
+    def follow_saves(self, module: Any, name: str = "") -> None:
+        """A function of a library that saves to a file."""
+        name = name or SAVERS[module.__name__]
+        _wrap(module, name, functools.partial(self._save, name))
+
+    def _save(self, name: str, real: Any, *args: Any, **kwargs: Any) -> Any:
+        path = path_of(args, kwargs)
+        if path:
+            self._saves.begins(path, name)
+        outer, self._saving = self._saving, True
+        try:
+            found = real(*args, **kwargs) if outer else self._during("save", real, *args, **kwargs)
+        finally:
+            self._saving = outer
+        if path:
+            self._saves.ended(path)
+        return found
 
     def generates(self, module: Any) -> None:
         """transformers' generation, once it is imported."""

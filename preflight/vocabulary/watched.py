@@ -45,6 +45,19 @@ class WatchedError:
 
 
 @dataclass(frozen=True)
+class WatchedSave:
+    """A file that a process saved, by which function, and when it began. It stays on this machine: it has a name.
+
+    `ended`: the function came back; without it the file may be torn.
+    """
+
+    path: str = field(repr=False)
+    saver: str
+    at: float
+    ended: bool
+
+
+@dataclass(frozen=True)
 class WatchedRank:
     """One process that trained. `peaks`: phase -> tier -> bytes; `phase`: the last one that it was in.
 
@@ -74,6 +87,10 @@ class WatchedRank:
     ended: bool = False
     stopped: str = ""
     """Why the records end before the process does."""
+    saves: tuple[WatchedSave, ...] = ()
+    """The newest files that it saved, in their order."""
+    transformers: str = ""
+    """The release that the process has; "": none."""
 
     def peak(self, tier: str) -> int | None:
         """The highest of all phases; None: nothing was recorded."""

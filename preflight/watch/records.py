@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from preflight.vocabulary.watched import WatchedError, WatchedMachine, WatchedRank
+from preflight.vocabulary.watched import WatchedError, WatchedMachine, WatchedRank, WatchedSave
 
 SAMPLES = ("sample_bytes", "validation_sample_bytes")
 MOST_FILES = 4096
@@ -34,8 +34,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        with open(path, "rb") as file:
-            text = file.read(MOST_BYTES)
+        text = _start_of(path)
     except OSError:
         return
     for line in text.splitlines():
@@ -58,7 +57,22 @@ def _rank(path: Path) -> WatchedRank | None:
                 found = _with(found, kind, line)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             continue
-    return _marked(found, path.with_suffix(".phase")) if found is not None else None
+    if found is None:
+        return None
+    return replace(_marked(found, path.with_suffix(".phase")), saves=tuple(_saves(path.with_suffix(".saves"))))
+
+
+def _saves(path: Path) -> Iterator[WatchedSave]:
+    try:
+        for one in json.loads(_start_of(path)):
+            yield WatchedSave(str(one["path"]), str(one["saver"]), float(one["at"]), one["ended"] is True)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return
+
+
+def _start_of(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(MOST_BYTES)
 
 
 def _marked(found: WatchedRank, path: Path) -> WatchedRank:
@@ -85,6 +99,7 @@ def _with(found: WatchedRank, kind: str, line: Mapping[str, Any]) -> WatchedRank
             found, peaks=peaks, phase=str(line["phase"]), steps=int(line["steps"]), host=int(line.get("process", 0)),
             retries=int(events.get("retries", 0)), ooms=int(events.get("ooms", 0)),
             floor=(int(floor[0]), int(floor[1]), int(floor[2])) if floor else None, gpus=int(line.get("gpus") or 1),
+            transformers=str(line.get("transformers") or found.transformers),
         )  # fmt: skip
     if kind == "error":
         tried = line.get("tried")

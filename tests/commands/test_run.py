@@ -97,3 +97,38 @@ def test_a_job_that_dies_starts_again_with_less_and_is_known_afterwards(project:
     assert runs[0]["job"]["train"]["batch_size"] * runs[0]["job"]["train"]["grad_accum"] == 64
     shown = preflight(folder, "runs", runs[0]["id"][:6])
     assert "optimizer" in shown.stdout
+
+
+TRAINER = """
+import os, torch
+from transformers import BertConfig, BertForSequenceClassification, HfArgumentParser, Trainer, TrainingArguments
+[arguments] = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = BertForSequenceClassification(BertConfig(
+    hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128, vocab_size=99))
+class Texts(torch.utils.data.Dataset):
+    seen = 0
+    def __len__(self):
+        return 256
+    def __getitem__(self, index):
+        self.seen += 1
+        if self.seen == 113:  # the newest checkpoint is torn
+            os.truncate(os.path.join(arguments.output_dir, "checkpoint-6", "optimizer.pt"), 999)
+        return {"input_ids": torch.zeros(16 if self.seen <= 96 else 64, dtype=torch.long), "labels": 0}
+trainer = Trainer(model=model, args=arguments, train_dataset=Texts())
+trainer.train(resume_from_checkpoint=arguments.resume_from_checkpoint)
+print("done", trainer.state.global_step)
+"""
+
+
+@pytest.mark.slow
+def test_it_goes_on_from_the_newest_whole_checkpoint(project: Write) -> None:
+    pytest.importorskip("transformers", "5.2")
+    folder = project({"train.py": TRAINER})
+    words = "--output_dir out --per_device_train_batch_size 16 --save_steps 2 --max_steps 8 --report_to none --use_cpu"
+    done = preflight(
+        folder, "run", "--retry", "1", "--", sys.executable, "train.py", *words.split(), PREFLIGHT_SMALL_CARD="9MiB"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "starting again from checkpoint-4, batch 16 -> 8, accumulation 1 -> 2" in done.stderr
+    assert "peaks over 4 steps" in done.stderr
+    assert done.stdout.splitlines()[-1] == "done 8"

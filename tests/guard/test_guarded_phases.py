@@ -31,6 +31,10 @@ large = torch.randn(4096, 512)
 with torch.no_grad():
     model(large)
 torch.save(model.state_dict(), "model.pt")
+try:
+    torch.save(lambda: None, f=os.path.join(os.curdir, "torn.pt"))
+except Exception:
+    model(large[:1].detach())
 if "kill" in sys.argv:
     with torch.no_grad():
         model(large)
@@ -108,6 +112,14 @@ def test_a_killed_process_leaves_where_it_was(killed: tuple[Path, int, Lines]) -
     assert lines[-1]["kind"] == "peaks"
     [rank] = ranks_of(folder)
     assert (rank.phase, rank.steps, rank.ended) == ("validation", 5, False)
+
+
+def test_files_that_were_saved_are_known_and_those_that_were_not_ended(killed: tuple[Path, int, Lines]) -> None:
+    folder = killed[0]
+    [rank] = ranks_of(folder)
+    assert [(Path(one.path), one.ended) for one in rank.saves] == [
+        (folder.parent / "model.pt", True), (folder.parent / "torn.pt", False),
+    ]  # fmt: skip
 
 
 def test_workers_of_loaders_write_nothing(killed: tuple[Path, int, Lines]) -> None:
