@@ -88,7 +88,8 @@ def checkpoints(ranks: Sequence[WatchedRank]) -> list[Checkpoint]:
             found.append(Checkpoint(str(folder), form, max(one.at for one in files), whole))
             continue
         found += [checkpoint for save in files if (checkpoint := _single(save)) is not None]
-    return sorted(found, key=lambda one: one.at, reverse=True)
+    there = (one for one in found if Path(one.path).exists())  # the program may keep the newest few
+    return sorted(there, key=lambda one: one.at, reverse=True)
 
 
 def _is_of(form: Form, folder: Path, files: Sequence[WatchedSave]) -> bool:
