@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ from preflight.vocabulary.errors import PreflightError, UsageError
 if TYPE_CHECKING:
     from preflight.engine.launched import Launched
     from preflight.postmortem.diagnosis import Diagnosis
-    from preflight.vocabulary.estimates import DeviceEstimate
-    from preflight.vocabulary.watched import WatchedRun
+    from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
+    from preflight.vocabulary.watched import WatchedHost, WatchedRank, WatchedRun
     from preflight.watch.checkpoints import Checkpoint
     from preflight.watch.retry import Remedy
 
@@ -36,7 +36,7 @@ READING_SECONDS = 20.0
 @click.option("--retry", type=click.IntRange(0, 10), default=0, show_default=True, metavar="N",
               help="After memory ran out, start again with a smaller batch or fewer workers.")  # fmt: skip
 @click.option("--mode", type=click.Choice(["off", "record", "warn", "enforce"]), default="warn", show_default=True,
-              help="warn: say early what will not fit. enforce: end the command then.")  # fmt: skip
+              help="warn: say early what will not fit. enforce: end the command where that is certain.")  # fmt: skip
 @click.option("--lost-minutes", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="MINUTES",
               help="Do not start again if more would be lost, from its newest whole checkpoint on.")  # fmt: skip
 @click.option("--gpu", type=STATED, metavar="NAME", help="The GPU, for the law, as in a100-80gb.")
@@ -102,14 +102,12 @@ class _Asked:
         from preflight.watch.text import summary
 
         known = self._read(words)
-        law = known.study.space.worst.estimates.device if known is not None else None
+        law = _law(known)
         if not self._quiet:
             judged = f"; the law says {_need(law)}" if law is not None else ""
             self._say(f"records the memory of {shlex.join(words)[:200]} and changes nothing in it{judged}")
-        forecaster = _Forecaster(law, self._mode, self._say) if law is not None else None
-        watches = forecaster is not None and self._mode in ("warn", "enforce")
-        environment = {MODE: self._mode, **self._environment}
-        run = watch(Start(words, environment, forecaster.look if watches and forecaster is not None else None))
+        look = _Forecaster(known, self._mode, self._say).look if self._mode in ("warn", "enforce") else None
+        run = watch(Start(words, {MODE: self._mode, **self._environment}, look))
         if not self._quiet:
             for line in summary(run, law):
                 self._say(line)
@@ -229,33 +227,60 @@ class _Asked:
 
 
 class _Forecaster:
-    """Looks at the records while the command runs, and speaks once."""
+    """Looks at the records while the command runs, and says each thing once."""
 
-    def __init__(self, law: DeviceEstimate, mode: str, say: Callable[[str], None]) -> None:
-        self._law, self._mode, self._say, self._spoke = law, mode, say, False
+    def __init__(self, known: Launched | None, mode: str, say: Callable[[str], None]) -> None:
+        self._known, self._mode, self._say = known, mode, say
+        self._said: set[str] = set()
+        self._needs: dict[int, HostEstimate | None] = {}
+        """Bytes of a sample -> what the host needs with it."""
 
-    def look(self, folder: Path) -> int | None:
+    def look(self, folder: Path, host: WatchedHost) -> int | None:
+        """A signal for the command, where it is told to end what cannot go on."""
+        from preflight.watch.host_forecast import host_forecasts
+        from preflight.watch.records import ranks_of
+
+        ranks = ranks_of(folder)
+        ends = False
+        for kind, text, certain in (
+            *self._of_gpu(ranks),
+            *((one.kind, one.text, one.certain) for one in host_forecasts(host, ranks, self._need_of_host)),
+        ):
+            if kind not in self._said:
+                self._said.add(kind)
+                stops = certain and self._mode == "enforce"
+                ends = ends or stops
+                self._say(f"{text}{': ending the command' if stops else ''}")
+        return signal.SIGTERM if ends else None
+
+    def _of_gpu(self, ranks: tuple[WatchedRank, ...]) -> Iterator[tuple[str, str, bool]]:
         from preflight.vocabulary.words import gib
         from preflight.watch.forecast import forecast
-        from preflight.watch.records import ranks_of
         from preflight.watch.text import highest
 
-        if self._spoke:
-            return None
-        ranks = ranks_of(folder)
-        if any(one.gpus > 1 for one in ranks):  # the law is of one GPU
-            return None
+        law = _law(self._known)
+        if law is None or "gpu" in self._said or any(one.gpus > 1 for one in ranks):  # the law is of one GPU
+            return
         capacity = next((one.machine.gpu_memory for one in ranks if one.machine.gpu_memory), None)
-        found = forecast(self._law, highest(ranks), max((one.steps for one in ranks), default=0), capacity)
-        if found is None:
+        found = forecast(law, highest(ranks), max((one.steps for one in ranks), default=0), capacity)
+        if found is not None:
+            takes = f"training takes {found.residual:.2f} of what the law says"
+            need = f"{found.phase} is expected to need {gib(found.expected)} of {gib(found.capacity)}"
+            yield "gpu", f"{need} ({takes})", found.certain
+
+    def _need_of_host(self, sample: int) -> HostEstimate | None:
+        from preflight.vocabulary.edits_of_job import with_fields
+
+        case = self._known.case if self._known is not None else None
+        if case is None or "law" in self._said or case.job.data.sample_bytes is not None:
             return None
-        self._spoke = True
-        ends = self._mode == "enforce" and found.certain
-        self._say(
-            f"{found.phase} is expected to need {gib(found.expected)} of {gib(found.capacity)} (training takes "
-            f"{found.residual:.2f} of what the law says){': ending the command' if ends else ''}"
-        )
-        return signal.SIGTERM if ends else None
+        if sample not in self._needs:
+            self._needs[sample] = case.estimate(with_fields(case.job, {"data.sample_bytes": sample})).host
+        return self._needs[sample]
+
+
+def _law(known: Launched | None) -> DeviceEstimate | None:
+    return known.study.space.worst.estimates.device if known is not None else None
 
 
 def _need(law: DeviceEstimate) -> str:

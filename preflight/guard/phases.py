@@ -72,7 +72,7 @@ class Recorder:
             self._stop(error)
         self.phase = phase
         if self._out is not None:
-            self._out.mark(phase, self.steps)
+            self._out.mark(phase, self.steps, self.samples.batches, self.samples.epoch)
 
     def _take(self, following: str) -> None:
         if self.counters.device == "none":

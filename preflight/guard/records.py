@@ -76,7 +76,7 @@ class Writer:
                 os.unlink(path)
             self._fail(error.strerror or str(error))
 
-    def mark(self, phase: str, steps: int) -> None:
+    def mark(self, phase: str, steps: int, batches: int, epoch: int) -> None:
         """Where the program is now, in a file of one line that is written over: it costs microseconds."""
         if self.failed or self._file is None or os.getpid() != self._owner:
             return
@@ -84,7 +84,7 @@ class Writer:
             if self._mark is None:
                 path = self._path[: -len("jsonl")] + "phase"
                 self._mark = os.open(path, os.O_WRONLY | os.O_CREAT | OWN, 0o600)
-            os.pwrite(self._mark, f"{phase:<12}{steps:>20}".encode("ascii"), 0)
+            os.pwrite(self._mark, f"{phase:<12}{steps:>20}{batches:>20}{epoch:>20}".encode("ascii"), 0)
         except OSError:
             self.failed = True
 

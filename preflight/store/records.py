@@ -166,7 +166,8 @@ def kept_run(run: WatchedRun, job: Job | None, law: DeviceEstimate | None, data:
             peaks.append(Peak(rank.rank, "all", "process", rank.process, _law(law, "process")))
     error, host = run.error, run.host
     machine = next((rank.machine for rank in run.ranks if rank.machine.gpu), WatchedMachine())
-    figures = {"limit": host.limit, "cgroup_peak": host.peak, "resident": host.resident, "worker": host.workers}
+    figures = {"limit": host.limit, "cgroup_peak": host.peak, "resident": host.resident, "worker": host.workers,
+               "growth_per_batch": host.growth}  # fmt: skip
     figures |= run.samples
     ranks = [rank.rank for rank in run.ranks]
     return KeptRun(

@@ -87,6 +87,10 @@ class WatchedRank:
     ended: bool = False
     stopped: str = ""
     """Why the records end before the process does."""
+    batches: int = 0
+    """That loaders handed out."""
+    epoch: int = 0
+    """Batches of the longest loader, where it knows."""
     saves: tuple[WatchedSave, ...] = ()
     """The newest files that it saved, in their order."""
     transformers: str = ""
@@ -101,7 +105,8 @@ class WatchedRank:
 class WatchedHost:
     """One node, in bytes. `kills`: processes that the kernel killed for memory in the run's control group.
 
-    `pss`: of all processes of the run, what they share counted once. `workers`: the largest that is not a rank.
+    `workers`: the largest process that is not a rank. `pressure`: the share of the last ten seconds in which all
+    processes waited for memory, in per cent. `growth`: bytes by which the others than ranks grow with each batch.
     """
 
     limit: int | None = None
@@ -113,6 +118,11 @@ class WatchedHost:
     processes: int = 0
     total: int | None = None
     least_available: int | None = None
+    used: int | None = None
+    """Of the control group, at the last look."""
+    rising: bool = False
+    pressure: float = 0.0
+    growth: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from preflight.system.processes import ask_program, found_program
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.watched import WatchedRun
+from preflight.vocabulary.watched import WatchedHost, WatchedRun
 from preflight.watch.host import HostWatch, control_group
-from preflight.watch.records import pids_of, ranks_of
+from preflight.watch.records import batches_of, pids_of, ranks_of
 
 INSIDE = Path(__file__).parents[1] / "guard" / "start"
 """The folder whose sitecustomize loads the recorder."""
@@ -38,11 +38,12 @@ TICK_S = 0.5
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a command. `looked` is called now and then with the folder of records; it may give a signal."""
+    """One start of a command. `looked` is called now and then with the folder of records and what the host
+    shows; it may give a signal."""
 
     words: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    looked: Callable[[Path], int | None] | None = None
+    looked: Callable[[Path, WatchedHost], int | None] | None = None
 
 
 def watch(asked: Start) -> WatchedRun:
@@ -64,9 +65,9 @@ def _watched(asked: Start, folder: Path) -> WatchedRun:
         others = tuple(on_gpus())
         group = control_group()
         pid = _started(asked, folder, before)
-        host = HostWatch(pid, lambda: pids_of(folder), on_gpus, group)
+        host = HostWatch(pid, lambda: pids_of(folder), lambda: batches_of(folder), on_gpus, group)
         host.start()
-        status, told = _wait(pid, signals, asked, folder)
+        status, told = _wait(pid, signals, asked, folder, host)
         found = host.stop()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -97,7 +98,7 @@ def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path) -> tuple[int, int]:
+def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path, host: HostWatch) -> tuple[int, int]:
     """The status of the command, and the signal that somebody ended it with (0: none)."""
     told = 0
     while True:
@@ -109,7 +110,7 @@ def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path) ->
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status), told
-        reply = asked.looked(folder) if came is None and asked.looked is not None else None
+        reply = asked.looked(folder, host.found) if came is None and asked.looked is not None else None
         if reply is not None:
             told = reply
             _pass_on(pid, reply)

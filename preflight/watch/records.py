@@ -28,6 +28,12 @@ def pids_of(folder: Path) -> set[int]:
     return {int(name) for name in names if name.isdigit()}
 
 
+def batches_of(folder: Path) -> int:
+    """Batches that loaders handed out, of the process with the most."""
+    marks = (_marked(WatchedRank(0), path.with_suffix(".phase")) for path in _files(folder))
+    return max((one.batches for one in marks), default=0)
+
+
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("rank*.jsonl"))[:MOST_FILES]
 
@@ -79,8 +85,9 @@ def _marked(found: WatchedRank, path: Path) -> WatchedRank:
     """With the phase in which the process was last, which it wrote at every change."""
     try:
         with open(path, "rb") as file:
-            phase, steps = file.read(64).decode("ascii", "replace").split()
-        return replace(found, phase=phase, steps=max(found.steps, int(steps)))
+            phase, *numbers = file.read(96).decode("ascii", "replace").split()
+        steps, batches, epoch = map(int, numbers)
+        return replace(found, phase=phase, steps=max(found.steps, steps), batches=batches, epoch=epoch)
     except (OSError, ValueError):
         return found
 

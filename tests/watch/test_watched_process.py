@@ -54,7 +54,7 @@ def test_the_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_signal_in_reply_ends_it() -> None:
-    run = watch(Start(("sleep", "600"), {}, lambda _: signal.SIGTERM))
+    run = watch(Start(("sleep", "600"), {}, lambda *_: signal.SIGTERM))
     assert (run.status, run.asked_to_end, run.end) == (-15, signal.SIGTERM, "stopped")
 
 

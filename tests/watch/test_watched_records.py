@@ -54,7 +54,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
 
 
 def test_the_mark_has_the_last_phase(tmp_path: Path) -> None:
-    (tmp_path / "rank1-7.phase").write_text(f"{'save':<12}{61:>20}")
+    (tmp_path / "rank1-7.phase").write_text(f"{'save':<12}{61:>20}{70:>20}{99:>20}")
     [rank] = ranks_of(written(tmp_path, START, PEAKS))
     assert (rank.phase, rank.steps) == ("save", 61)
 
