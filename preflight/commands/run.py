@@ -18,7 +18,9 @@ from preflight.vocabulary.errors import PreflightError, UsageError
 if TYPE_CHECKING:
     from preflight.engine.launched import Launched
     from preflight.postmortem.diagnosis import Diagnosis
+    from preflight.store.records import KeptRun
     from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
+    from preflight.vocabulary.progress import Progress
     from preflight.vocabulary.watched import WatchedHost, WatchedRank, WatchedRun
     from preflight.watch.checkpoints import Checkpoint
     from preflight.watch.retry import Remedy
@@ -77,6 +79,23 @@ def command(
         given, tries = again, tries + 1
 
 
+class _Clock:
+    """The time for reading and for estimates. It begins anew each time: a command runs for hours in between."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def __call__(self) -> float:
+        return time.monotonic() - self._begun
+
+    def progress(self) -> Progress:
+        """The deadline from now on."""
+        from preflight.vocabulary.progress import Deadline, Progress
+
+        self._begun = time.monotonic()
+        return Progress(deadline=Deadline(READING_SECONDS, READING_SECONDS, self))
+
+
 class _Asked:
     """The options, and what is done with each start of the command."""
 
@@ -90,6 +109,7 @@ class _Asked:
         self._places = tuple(carrier_of(place) for place in places)
         self._set = parse_set(assignments)
         self._environment: dict[str, str] = {}
+        self._clock = _Clock()
         self._cause: Diagnosis | None = None
         self._checkpoints: list[Checkpoint] = []
 
@@ -102,14 +122,15 @@ class _Asked:
         from preflight.watch.text import summary
 
         known = self._read(words)
-        law = _law(known)
+        law, several = _law(known), known is not None and known.searches
         if not self._quiet:
-            judged = f"; the law says {_need(law)}" if law is not None else ""
+            judged = f"; the law says {_need(law)}{' for the worst of the search' * several}" if law is not None else ""
             self._say(f"records the memory of {shlex.join(words)[:200]} and changes nothing in it{judged}")
-        look = _Forecaster(known, self._mode, self._say).look if self._mode in ("warn", "enforce") else None
+        watches = self._mode in ("warn", "enforce")
+        look = _Forecaster(None if several else known, self._mode, self._say, self._clock).look if watches else None
         run = watch(Start(words, {MODE: self._mode, **self._environment}, look))
         if not self._quiet:
-            for line in summary(run, law):
+            for line in summary(run, None if several else law):
                 self._say(line)
         self._cause = _explained(run)
         self._died(run)
@@ -119,7 +140,6 @@ class _Asked:
 
     def _read(self, words: tuple[str, ...]) -> Launched | None:
         """What the command is known to train. A command that cannot be read runs all the same."""
-        from preflight.commands.options import progress_of
         from preflight.engine.check import CheckOptions
         from preflight.engine.launched import launched
 
@@ -127,7 +147,7 @@ class _Asked:
             return None
         try:
             return launched(
-                words, Path.cwd(), CheckOptions(self._gpu, None, self._set, progress=progress_of(READING_SECONDS, True))
+                words, Path.cwd(), CheckOptions(self._gpu, None, self._set, progress=self._clock.progress())
             )
         except UsageError:
             raise
@@ -160,6 +180,11 @@ class _Asked:
         if run.end not in ("oom", "killed") or self._cause is None:
             return None
         self._known_checkpoints(run)
+        if known is not None and known.searches and self._cause.limit.startswith("gpu"):
+            one = "guard.optuna(objective) prunes such trials, and the study goes on"
+            how = one if known.study.study.facts.get("search") else "its trials have to be started one by one"
+            self._say(f"not started again: the values come from its own search; {how}")
+            return None
         found = remedy(self._cause.limit, self._cause.when.phase, known.job if known is not None else None)
         if isinstance(found, str):
             self._say(f"not started again: {found}")
@@ -207,36 +232,66 @@ class _Asked:
         return going.words
 
     def _keep(self, run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> None:
-        """The record in the store and in the places that are named. None of them can end the run otherwise."""
+        """The records in the store and in the places that are named. None of them can end the run otherwise."""
         from preflight.store.database import StoreError
-        from preflight.store.records import kept_run
         from preflight.store.runs import add
 
-        record = kept_run(run, known.job if known is not None else None, law, known.data if known is not None else "")
+        self._clock.progress()
+        records = list(_records(run, known, law))
         try:
             if self._keeps:
-                add(record)
+                add(*records)
         except (StoreError, OSError) as error:
             if not self._quiet:
                 self._say(f"the records are not kept: {error}")
         for place in self._places:
             try:
-                place.put([record])
+                place.put(records)
             except PreflightError as error:
                 self._say(str(error))
+
+
+def _records(run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> Iterator[KeptRun]:
+    """What is kept. Of a search that ended well nobody knows which jobs ran, but for trials that the guard has told.
+    One that died says that the job that needs the most does not fit either."""
+    from preflight.engine.ask import job_of
+    from preflight.store.records import kept_run, of_trial
+
+    for trial in (trial for rank in run.ranks[:1] for trial in rank.trials):
+        case = known.case if known is not None else None
+        try:
+            job = job_of(trial.job)
+            found = case.estimate(job).device if case is not None else None
+        except Exception:  # a job that the program made up, or no time for its law
+            continue
+        yield of_trial(run, trial, job, found)
+    data = known.data if known is not None else ""
+    if known is None or (known.searches and run.end != "oom"):
+        yield kept_run(run, None, None, data)
+    else:
+        yield kept_run(run, known.job, law, data)
 
 
 class _Forecaster:
     """Looks at the records while the command runs, and says each thing once."""
 
-    def __init__(self, known: Launched | None, mode: str, say: Callable[[str], None]) -> None:
-        self._known, self._mode, self._say = known, mode, say
+    def __init__(self, known: Launched | None, mode: str, say: Callable[[str], None], clock: _Clock) -> None:
+        self._known, self._mode, self._say, self._clock = known, mode, say, clock
+        self._on = True
         self._said: set[str] = set()
         self._needs: dict[int, HostEstimate | None] = {}
         """Bytes of a sample -> what the host needs with it."""
 
     def look(self, folder: Path, host: WatchedHost) -> int | None:
-        """A signal for the command, where it is told to end what cannot go on."""
+        """A signal for the command, where it is told to end what cannot go on. An error here ends the looking alone."""
+        try:
+            return self._signal(folder, host) if self._on else None
+        except Exception as error:
+            self._on = False
+            self._say(f"what is to come is not judged any more: {type(error).__name__}: {error}")
+            return None
+
+    def _signal(self, folder: Path, host: WatchedHost) -> int | None:
         from preflight.watch.host_forecast import host_forecasts
         from preflight.watch.records import ranks_of
 
@@ -275,6 +330,7 @@ class _Forecaster:
         if case is None or "law" in self._said or case.job.data.sample_bytes is not None:
             return None
         if sample not in self._needs:
+            self._clock.progress()
             self._needs[sample] = case.estimate(with_fields(case.job, {"data.sample_bytes": sample})).host
         return self._needs[sample]
 

@@ -42,6 +42,13 @@ class Launched:
         return self.study.space.worst.job
 
     @property
+    def searches(self) -> bool:
+        """Whether the command runs several jobs of different memory, as a study of Optuna does in one process: which of
+        them ran is not known, and `job` is the one that needs the most."""
+        boxes = self.study.study.boxes
+        return len(boxes) > 1 or any(box.memory_axes for box in boxes)
+
+    @property
     def data(self) -> str:
         """A hash of the program and of the words that choose its data; "": not known."""
         return data_of(self.study.study, self.analysis.project.root, os.environ)

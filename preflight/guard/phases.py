@@ -26,7 +26,8 @@ from .saves import SAVERS, Saves, path_of
 
 PHASES = ("load", "forward", "backward", "optimizer", "validation", "generation", "save")
 LOOKS = 3
-"""Optimizer steps in which modules are looked for that the program calls itself."""
+"""Optimizer steps, after an optimizer was made, in which modules are looked for that the program calls itself: a study
+makes a model in each trial."""
 GROWN = 1.02
 """A peak is written again when it grew by so much."""
 FLOORS = 512
@@ -41,6 +42,8 @@ class Recorder:
         self.counters: NoCounters = counters(torch)
         self.phase = "load"
         self.peaks: dict[str, dict[str, int]] = {}
+        self.recent: dict[str, dict[str, int]] = {}
+        """The peaks since somebody cleared this: those of one trial."""
         self.steps = 0
         self.optimizing = False
         """An optimizer's step began, and has not ended: what it did to the weights is not known."""
@@ -50,6 +53,7 @@ class Recorder:
         self._written: dict[str, int] = {}
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet()
         """Modules that the program calls itself. It may drop them: a study makes a model in each trial."""
+        self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
         self._depth = 0
         self._last = 0.0
         self._ooms = 0
@@ -58,6 +62,8 @@ class Recorder:
         self._saves = Saves(lambda text: self._out.saves(text) if self._out is not None else None)
         self._saving = False
         self._hooks: list[Any] = []
+        self._looks = LOOKS
+        """The step at which modules are looked for no more."""
         self._begun = False
 
     # ------------------------------------------------------------------------------------------------------ phases
@@ -78,9 +84,10 @@ class Recorder:
         if self.counters.device == "none":
             self.counters = counters(self._torch)
         found = self.counters.take()
-        kept = self.peaks.setdefault(self.phase, {})
+        kept, recent = self.peaks.setdefault(self.phase, {}), self.recent.setdefault(self.phase, {})
         for tier, size in found.items():
             kept[tier] = max(kept.get(tier, 0), size)
+            recent[tier] = max(recent.get(tier, 0), size)
         most = kept.get("allocated", 0)
         new = following not in self.peaks or self.phase not in self._written
         if self._out is not None and (new or most > GROWN * self._written[self.phase] or (most and self._due())):
@@ -142,7 +149,7 @@ class Recorder:
         self._depth += 1
         if self._depth > 1 or threading.get_ident() != self.thread or self.phase in ("save", "generation"):
             return
-        if self.steps < LOOKS:
+        if self._hooks and self.steps < self._looks:
             self._roots.add(module)
         evaluates = not module.training or not self._torch.is_grad_enabled()
         phase = "validation" if evaluates else "forward"
@@ -154,6 +161,12 @@ class Recorder:
         if self._torch.compiler.is_compiling():
             return
         self._depth = max(0, self._depth - 1)
+
+    def _optimizer_made(self, real: Any, *args: Any, **kwargs: Any) -> Any:
+        self._looks = self.steps + LOOKS
+        if not self._hooks and self.on:
+            self._look()
+        return real(*args, **kwargs)
 
     def _look(self) -> None:
         from torch.nn.modules import module
@@ -169,7 +182,8 @@ class Recorder:
             hook.remove()
         self._hooks = []
         self._depth = 0
-        for module in list(self._roots):
+        for module in [one for one in self._roots if one not in self._hooked]:
+            self._hooked.add(module)
             with contextlib.suppress(Exception):
                 module.register_forward_pre_hook(self._entered)
                 module.register_forward_hook(self._left, always_call=True)
@@ -187,7 +201,7 @@ class Recorder:
     def _step_ended(self, *_: Any) -> None:
         self.optimizing = False
         self.steps += 1
-        if self.steps == LOOKS and self._hooks:
+        if self.steps >= self._looks and self._hooks:
             self._look_no_more()
         self.enter("step")
         self._note_floor()
@@ -217,6 +231,7 @@ class Recorder:
         self._look()
         optimizer.register_optimizer_step_pre_hook(self._step_begins)
         optimizer.register_optimizer_step_post_hook(self._step_ended)
+        _wrap(optimizer.Optimizer, "__init__", self._optimizer_made)
         _wrap(torch.autograd, "backward", self._backward)
         self.follow_saves(torch, "save")
         os.register_at_fork(after_in_child=self._forked)

@@ -58,6 +58,15 @@ class WatchedSave:
 
 
 @dataclass(frozen=True)
+class WatchedTrial:
+    """One of several jobs that a process ran after each other. `job`: what the program says of it, not checked."""
+
+    job: Mapping[str, object]
+    peaks: Mapping[str, Mapping[str, int]]
+    error: WatchedError | None = None
+
+
+@dataclass(frozen=True)
 class WatchedRank:
     """One process that trained. `peaks`: phase -> tier -> bytes; `phase`: the last one that it was in.
 
@@ -93,6 +102,8 @@ class WatchedRank:
     """Batches of the longest loader, where it knows."""
     saves: tuple[WatchedSave, ...] = ()
     """The newest files that it saved, in their order."""
+    trials: tuple[WatchedTrial, ...] = ()
+    """Those that guard.optuna knows the job of."""
     transformers: str = ""
     """The release that the process has; "": none."""
 

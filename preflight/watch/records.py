@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from preflight.vocabulary.watched import WatchedError, WatchedMachine, WatchedRank, WatchedSave
+from preflight.vocabulary.watched import WatchedError, WatchedMachine, WatchedRank, WatchedSave, WatchedTrial
 
 SAMPLES = ("sample_bytes", "validation_sample_bytes")
 MOST_FILES = 4096
+MOST_TRIALS = 1000
 MOST_BYTES = 16 * 2**20
 """Of one file: a recorder writes some kilobytes, and anything may write into the folder."""
 
@@ -98,9 +99,21 @@ def _machine(line: Mapping[str, Any]) -> WatchedMachine:
     return WatchedMachine(gpu_memory=int(memory) if memory else None, **words)
 
 
+def _peaks(of: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    return {str(phase): {str(tier): int(size) for tier, size in tiers.items()} for phase, tiers in of.items()}
+
+
+def _error(line: Mapping[str, Any]) -> WatchedError:
+    tried = line.get("tried")
+    return WatchedError(
+        str(line["error"]), str(line.get("memory") or ""), int(tried) if tried else None, str(line["phase"]),
+        str(line.get("text", "")),
+    )  # fmt: skip
+
+
 def _with(found: WatchedRank, kind: str, line: Mapping[str, Any]) -> WatchedRank:
     if kind == "peaks":
-        peaks = {str(phase): {str(tier): int(size) for tier, size in of.items()} for phase, of in line["peaks"].items()}
+        peaks = _peaks(line["peaks"])
         events, floor = line.get("events", {}), line.get("floor") or None
         return replace(
             found, peaks=peaks, phase=str(line["phase"]), steps=int(line["steps"]), host=int(line.get("process", 0)),
@@ -109,12 +122,12 @@ def _with(found: WatchedRank, kind: str, line: Mapping[str, Any]) -> WatchedRank
             transformers=str(line.get("transformers") or found.transformers),
         )  # fmt: skip
     if kind == "error":
-        tried = line.get("tried")
-        error = WatchedError(
-            str(line["error"]), str(line.get("memory") or ""), int(tried) if tried else None, str(line["phase"]),
-            str(line.get("text", "")),
-        )  # fmt: skip
-        return replace(found, error=error)
+        return replace(found, error=_error(line))
+    if kind == "trial":
+        if not isinstance(line["job"], dict) or len(found.trials) >= MOST_TRIALS:
+            return found
+        error = _error({"error": "OutOfMemoryError", **line}) if line.get("memory") else None
+        return replace(found, trials=(*found.trials, WatchedTrial(line["job"], _peaks(line["peaks"]), error)))
     if kind == "samples":
         sizes = {name: int(line[name]) for name in SAMPLES if int(line.get(name) or 0) > 0}
         return replace(found, samples={**found.samples, **sizes})

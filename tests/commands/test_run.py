@@ -132,3 +132,40 @@ def test_it_goes_on_from_the_newest_whole_checkpoint(project: Write) -> None:
     assert "starting again from checkpoint-4, batch 16 -> 8, accumulation 1 -> 2" in done.stderr
     assert "peaks over 4 steps" in done.stderr
     assert done.stdout.splitlines()[-1] == "done 8"
+
+
+STUDY = """
+import optuna, torch
+from preflight import guard
+from transformers import GPT2Config, GPT2LMHeadModel
+WIDTHS = [32, 256]
+def job(trial):
+    width = trial.suggest_categorical("width", WIDTHS)
+    return {"model.architecture": "GPT2LMHeadModel", "train.batch_size": 4, "train.seq_len": 32,
+            "train.optimizer": "adamw", "model.config":
+            {"n_embd": width, "n_layer": 1, "n_head": 2, "vocab_size": 500, "n_positions": 32}}
+def objective(trial):
+    width = trial.suggest_categorical("width", WIDTHS)
+    model = GPT2LMHeadModel(GPT2Config(n_embd=width, n_layer=1, n_head=2, vocab_size=500, n_positions=32))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in torch.randint(0, 500, (5, 4, 32)):
+        loss = model(input_ids=batch, labels=batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
+study = optuna.create_study(sampler=optuna.samplers.GridSampler({"width": WIDTHS}, seed=0))
+study.optimize(guard.optuna(objective, job=job), n_trials=2)
+print("done", len(study.trials))
+"""
+
+
+@pytest.mark.slow
+def test_a_search_keeps_a_record_of_each_trial(project: Write) -> None:
+    pytest.importorskip("optuna")
+    folder = project({"study.py": STUDY})
+    done = preflight(folder, "run", "--", sys.executable, "study.py", PREFLIGHT_SMALL_CARD="6MiB")
+    assert (done.returncode, done.stdout) == (0, "done 2\n"), done.stderr
+    runs = json.loads(preflight(folder, "runs", "--output-format", "json").stdout)
+    widths = {(run["job"] or {}).get("model", {}).get("config", {}).get("n_embd"): run["outcome"] for run in runs}
+    assert widths == {32: "completed", 256: "oom", None: "completed"}

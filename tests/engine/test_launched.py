@@ -172,3 +172,22 @@ def test_half_the_batch_of_transformers_arguments(project: Write) -> None:
     found = lowered(known, "train.batch_size", 8)
     assert isinstance(found, Override)
     assert found.words[-4:] == ("--per_device_train_batch_size", "8", "--gradient_accumulation_steps", "2")
+
+
+STUDY = PROGRAM.replace("args.batch_size", "trial.suggest_categorical('batch', [8, 16])").replace(
+    "optimizer = torch", "lr = trial.suggest_float('lr', 0.1, 1)\noptimizer = torch"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "searches"), [("", "", True), ("trial.suggest_categorical('batch', [8, 16])", "8", False)]
+)
+def test_a_search_is_no_single_job(project: Write, old: str, new: str, searches: bool) -> None:
+    text = STUDY.replace(old, new) if old else STUDY
+    head, _, body = text.partition("model = Bert")
+    lines = "".join(f"    {line}\n" for line in f"model = Bert{body}".splitlines())
+    study = f"import optuna\n{head}def objective(trial):\n{lines}    return float(loss)\n"
+    study += "optuna.create_study().optimize(objective)\n"
+    known = read(project({"train.py": study}), "python", "train.py")
+    assert known is not None
+    assert known.searches is searches

@@ -158,3 +158,22 @@ print(min(go(30) for _ in range(10)))
     without = min(float(recorded(tmp_path, program, PREFLIGHT_GUARD="off", **environment)[0].stdout) for _ in range(3))
     with_it = min(float(recorded(tmp_path, program, **environment)[0].stdout) for _ in range(3))
     assert with_it - without < 0.001
+
+
+@pytest.mark.slow
+def test_a_model_of_a_later_trial_is_found(tmp_path: Path) -> None:
+    """Its optimizer tells that it is there."""
+    program = """
+import torch
+for width in (64, 512):
+    model = torch.nn.Linear(width, width)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(5):
+        model(torch.randn(512, width)).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+    done, lines = recorded(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    peaks = [line for line in lines if line["kind"] == "peaks"][-1]["peaks"]
+    assert peaks["forward"]["requested"] >= 2 * 4 * 512 * 512
