@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import shutil
 import signal
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,6 +122,8 @@ class _Asked:
 
     def once(self, words: tuple[str, ...]) -> tuple[WatchedRun, Launched | None]:
         """One start of the command, to its end."""
+        from preflight.store.carriers import line_of
+        from preflight.vocabulary.watched import WatchedRun
         from preflight.watch.process import MODE, Start, watch
         from preflight.watch.text import summary
 
@@ -128,7 +134,13 @@ class _Asked:
             self._say(f"records the memory of {shlex.join(words)[:200]} and changes nothing in it{judged}")
         watches = self._mode in ("warn", "enforce")
         look = _Forecaster(None if several else known, self._mode, self._say, self._clock).look if watches else None
-        run = watch(Start(words, {MODE: self._mode, **self._environment}, look))
+        about = ""
+        if self._mode != "off":
+            if self._keeps:
+                keep_left_behind(self._say)
+            [*_, record] = _records(WatchedRun(-signal.SIGKILL, 0.0), known, None)
+            about = line_of(record)
+        run = watch(Start(words, {MODE: self._mode, **self._environment}, look, about))
         if not self._quiet:
             for line in summary(run, None if several else law):
                 self._say(line)
@@ -233,7 +245,7 @@ class _Asked:
 
     def _keep(self, run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> None:
         """The records in the store and in the places that are named. None of them can end the run otherwise."""
-        from preflight.store.database import StoreError
+        from preflight.store.database import StoreError, place
         from preflight.store.runs import add
 
         self._clock.progress()
@@ -242,13 +254,47 @@ class _Asked:
             if self._keeps:
                 add(*records)
         except (StoreError, OSError) as error:
+            elsewhere = _kept_elsewhere(records) if place() is not None else ""
             if not self._quiet:
-                self._say(f"the records are not kept: {error}")
-        for place in self._places:
+                self._say(f"the records are not kept: {error}{elsewhere}")
+        for carrier in self._places:
             try:
-                place.put(records)
+                carrier.put(records)
             except PreflightError as error:
                 self._say(str(error))
+
+
+def _kept_elsewhere(records: Sequence[KeptRun]) -> str:
+    """Where they are, if the store cannot have them."""
+    from preflight.store.exchange import File
+
+    path = Path(tempfile.gettempdir()) / f"preflight-{records[-1].id[:12]}.jsonl"
+    try:
+        File(path).put(records)
+    except (PreflightError, OSError):
+        return ""
+    return f"; preflight runs --import {path} brings them in"
+
+
+def keep_left_behind(say: Callable[[str], None]) -> None:
+    """Keeps the records of runs whose `preflight run` was killed with them."""
+    from preflight.store.database import StoreError, place
+    from preflight.store.records import NotARun, kept_run, of_plain
+    from preflight.store.runs import add
+    from preflight.vocabulary.watched import WatchedRun
+    from preflight.watch.process import ABOUT, left_behind
+    from preflight.watch.records import ranks_of
+
+    for folder in left_behind() if place() is not None else ():
+        try:
+            known = of_plain(json.loads((folder / ABOUT).read_text()))
+            found = kept_run(WatchedRun(-signal.SIGKILL, 0.0, ranks_of(folder)), None, None)
+            add(replace(found, id=known.id, started=known.started, job=known.job, data=known.data))
+            say(f"a run that was killed with its preflight run is kept: {known.id[:8]}")
+        except (PreflightError, StoreError, NotARun, OSError, ValueError) as error:
+            say(f"the records in {folder} are not kept: {error}")
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _records(run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> Iterator[KeptRun]:

@@ -177,7 +177,7 @@ def kept_run(run: WatchedRun, job: Job | None, law: DeviceEstimate | None, data:
         error.phase or None if error is not None and error.memory else None,
         error.tried if error is not None else None,
         max((rank.steps for rank in run.ranks), default=0), round(run.seconds, 1),
-        tuple({(one.rank, one.phase, one.tier): one for one in peaks}.values()),
+        tuple({(one.rank, one.phase, one.tier): one for one in sorted(peaks, key=lambda one: one.bytes)}.values()),
         {name: size for name, size in figures.items() if size}, kind=kind_of(law), data=data,
     )  # fmt: skip
 

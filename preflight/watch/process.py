@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight.system.processes import ask_program, found_program
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.watched import WatchedHost, WatchedRun
-from preflight.watch.host import HostWatch, control_group
+from preflight.watch.host import PROCESSES, HostWatch, control_group
 from preflight.watch.records import batches_of, pids_of, ranks_of
 
 INSIDE = Path(__file__).parents[1] / "guard" / "start"
 """The folder whose sitecustomize loads the recorder."""
+PREFIX, OWNER, ABOUT = "preflight-run-", "owner", "about.json"
+"""The folder of records, and its files with the process that reads them, and with what is known of the run."""
 RECORDS = "PREFLIGHT_RUN_RECORDS"
 MODE = "PREFLIGHT_GUARD"
 
@@ -34,6 +37,8 @@ _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUI
 FROM_KERNEL = 0x80
 """si_code of a signal that no process sent (SI_KERNEL of asm-generic/siginfo.h): the terminal's."""
 TICK_S = 0.5
+QUIET_S = 600.0
+"""Seconds without a change after which records count as left behind: another container may have the same folder."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +49,39 @@ class Start:
     words: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     looked: Callable[[Path, WatchedHost], int | None] | None = None
+    about: str = ""
+    """What is known of the run before it starts, for whoever finds its records where this process was killed too."""
 
 
 def watch(asked: Start) -> WatchedRun:
     """Runs the command to its end. Raises UsageError if it cannot be started."""
     if not hasattr(signal, "sigtimedwait") or not hasattr(os, "posix_spawn"):
         raise UsageError("preflight run needs Linux")
-    folder = Path(tempfile.mkdtemp(prefix="preflight-run-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        (folder / OWNER).write_text(str(os.getpid()))
+        (folder / ABOUT).write_text(asked.about)
+    except OSError as error:
+        sys.stderr.write(f"preflight run: the command is not recorded: {error.strerror or error}\n")
+        folder = Path(os.devnull, "none")
     try:
         return _watched(asked, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def left_behind() -> Iterator[Path]:
+    """Folders of records whose `preflight run` was killed before it read them, as a job's end kills all processes."""
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
+        try:
+            status = folder.lstat()
+            own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+            quiet = own and time.time() - max(path.stat().st_mtime for path in folder.iterdir()) > QUIET_S
+            alive = (PROCESSES / one for one in ((folder / OWNER).read_text().strip(), *map(str, pids_of(folder))))
+            if quiet and not any(one.exists() for one in alive):
+                yield folder
+        except (OSError, ValueError):
+            continue
 
 
 def _watched(asked: Start, folder: Path) -> WatchedRun:

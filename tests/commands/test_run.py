@@ -73,9 +73,37 @@ def test_no_runs_yet(tmp_path: Path) -> None:
 
 def test_a_run_that_may_not_be_kept_runs(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
-    done = preflight(tmp_path, "run", "--", "sh", "-c", "echo hello")
+    done = preflight(tmp_path, "run", "--", "sh", "-c", "echo hello", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "hello\n")
     assert "the records are not kept" in done.stderr
+    [kept] = tmp_path.glob("preflight-*.jsonl")
+    assert f"preflight runs --import {kept} brings them in" in done.stderr
+    assert json.loads(kept.read_text())["outcome"] == "completed"
+
+
+def test_records_of_a_run_that_was_killed_with_its_preflight_run(tmp_path: Path) -> None:
+    """As the end of a job kills all of its processes."""
+    killed = preflight(tmp_path, "run", "-q", "--", "sh", "-c", "kill -9 $PPID", TMPDIR=str(tmp_path))
+    assert killed.returncode == -9
+    [folder] = tmp_path.glob("preflight-run-*")
+    about = {"rank": 0, "world": 1, "pid": 2**22 + 1, "torch": "2.9.0", "gpu": "A100", "gpu_memory": 2**35}
+    peaks = {"kind": "peaks", "phase": "forward", "peaks": {"forward": {"reserved": 2**30}}, "steps": 7}
+    lines = [json.dumps(one) for one in ({"kind": "start", **about}, peaks)]
+    (folder / f"rank0-{2**22 + 1}.jsonl").write_text("\n".join(lines))
+    assert "is kept" not in preflight(tmp_path, "run", "--", "true", TMPDIR=str(tmp_path)).stderr  # it may still write
+    for path in folder.iterdir():
+        os.utime(path, (1e9, 1e9))
+    assert (
+        "a run that was killed with its preflight run is kept"
+        in preflight(tmp_path, "run", "--", "true", TMPDIR=str(tmp_path)).stderr
+    )
+    assert not folder.exists()
+    runs = json.loads(preflight(tmp_path, "runs", "--output-format", "json").stdout)
+    assert sorted((run["outcome"], run["steps"]) for run in runs) == [
+        ("completed", 0),
+        ("completed", 0),
+        ("unknown", 7),
+    ]
 
 
 @pytest.mark.slow
