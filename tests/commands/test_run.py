@@ -12,6 +12,9 @@ import pytest
 from folders import Write
 from processes import HANGS
 
+from preflight.commands import run
+from preflight.vocabulary.watched import WatchedHost
+
 PROGRAM = """
 import argparse, torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -197,3 +200,23 @@ def test_a_search_keeps_a_record_of_each_trial(project: Write) -> None:
     runs = json.loads(preflight(folder, "runs", "--output-format", "json").stdout)
     widths = {(run["job"] or {}).get("model", {}).get("config", {}).get("n_embd"): run["outcome"] for run in runs}
     assert widths == {32: "completed", 256: "oom", None: "completed"}
+
+
+def test_the_time_for_estimates_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command runs for hours between reading it and judging what it left."""
+    now = [0.0]
+    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    clock = run._Clock()
+    progress = clock.progress()
+    now[0] = 3600.0
+    assert progress.over()
+    clock.progress()
+    assert not progress.over()
+
+
+def test_an_error_of_a_forecast_ends_the_forecasts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    looks = run._Forecaster(None, "enforce", said.append, run._Clock())
+    monkeypatch.setattr(looks, "_signal", lambda *_: 1 / 0)
+    assert [looks.look(tmp_path, WatchedHost()) for _ in range(2)] == [None, None]
+    assert said == ["what is to come is not judged any more: ZeroDivisionError: division by zero"]
