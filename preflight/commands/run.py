@@ -338,7 +338,7 @@ class _Forecaster:
             return None
 
     def _signal(self, folder: Path, host: WatchedHost) -> int | None:
-        from preflight.watch.host_forecast import host_forecasts
+        from preflight.watch.forecast import host_forecasts
         from preflight.watch.records import ranks_of
 
         ranks = ranks_of(folder)

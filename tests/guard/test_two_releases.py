@@ -87,7 +87,9 @@ def library(
     if one and request.param not in folder_of:
         folder = tmp_path_factory.mktemp(name)
         words = ["pip", "install", "-q", "--no-deps", "--target", str(folder), f"{name}=={one}"]
-        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", *words], capture_output=True, text=True, timeout=HANGS, check=False
+        )
         folder_of[request.param] = str(folder) if done.returncode == 0 else ""
     if one and not folder_of[request.param]:
         pytest.skip(f"{name} {one} cannot be installed here")

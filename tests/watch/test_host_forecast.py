@@ -8,8 +8,8 @@ import pytest
 
 from preflight.vocabulary.estimates import HostEstimate, Interval
 from preflight.vocabulary.watched import WatchedHost, WatchedRank
+from preflight.watch.forecast import host_forecasts
 from preflight.watch.host import BATCHES, LEAST_GROWTH, ControlGroup, Growth
-from preflight.watch.host_forecast import host_forecasts
 
 MIB = 2**20
 RANK = WatchedRank(0, samples={"sample_bytes": 5}, batches=100, epoch=1000)
