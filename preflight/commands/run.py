@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import shutil
 import signal
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +22,12 @@ from preflight.vocabulary.errors import PreflightError, UsageError
 if TYPE_CHECKING:
     from preflight.engine.launched import Launched
     from preflight.postmortem.diagnosis import Diagnosis
-    from preflight.vocabulary.estimates import DeviceEstimate
-    from preflight.vocabulary.watched import WatchedRun
+    from preflight.store.records import KeptRun
+    from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
+    from preflight.vocabulary.progress import Progress
+    from preflight.vocabulary.watched import WatchedHost, WatchedRank, WatchedRun
+    from preflight.watch.checkpoints import Checkpoint
+    from preflight.watch.retry import Remedy
 
 SIGNATURE = "preflight run: "
 READING_SECONDS = 20.0
@@ -33,9 +42,9 @@ READING_SECONDS = 20.0
 @click.option("--retry", type=click.IntRange(0, 10), default=0, show_default=True, metavar="N",
               help="After memory ran out, start again with a smaller batch or fewer workers.")  # fmt: skip
 @click.option("--mode", type=click.Choice(["off", "record", "warn", "enforce"]), default="warn", show_default=True,
-              help="warn: say early what will not fit. enforce: end the command then.")  # fmt: skip
+              help="warn: say early what will not fit. enforce: end the command where that is certain.")  # fmt: skip
 @click.option("--lost-minutes", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="MINUTES",
-              help="Do not start again what ran longer, unless the program resumes by itself.")  # fmt: skip
+              help="Do not start again if more would be lost, from its newest whole checkpoint on.")  # fmt: skip
 @click.option("--gpu", type=STATED, metavar="NAME", help="The GPU, for the law, as in a100-80gb.")
 @set_option
 @click.option("--no-store", is_flag=True, help="Do not keep the records of this run.")
@@ -74,6 +83,23 @@ def command(
         given, tries = again, tries + 1
 
 
+class _Clock:
+    """The time for reading and for estimates. It begins anew each time: a command runs for hours in between."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def __call__(self) -> float:
+        return time.monotonic() - self._begun
+
+    def progress(self) -> Progress:
+        """The deadline from now on."""
+        from preflight.vocabulary.progress import Deadline, Progress
+
+        self._begun = time.monotonic()
+        return Progress(deadline=Deadline(READING_SECONDS, READING_SECONDS, self))
+
+
 class _Asked:
     """The options, and what is done with each start of the command."""
 
@@ -87,27 +113,36 @@ class _Asked:
         self._places = tuple(carrier_of(place) for place in places)
         self._set = parse_set(assignments)
         self._environment: dict[str, str] = {}
+        self._clock = _Clock()
         self._cause: Diagnosis | None = None
+        self._checkpoints: list[Checkpoint] = []
 
     def _say(self, line: str) -> None:
         streams.complain(SIGNATURE + line)
 
     def once(self, words: tuple[str, ...]) -> tuple[WatchedRun, Launched | None]:
         """One start of the command, to its end."""
+        from preflight.store.carriers import line_of
+        from preflight.vocabulary.watched import WatchedRun
         from preflight.watch.process import MODE, Start, watch
         from preflight.watch.text import summary
 
         known = self._read(words)
-        law = known.study.space.worst.estimates.device if known is not None else None
+        law, several = _law(known), known is not None and known.searches
         if not self._quiet:
-            judged = f"; the law says {_need(law)}" if law is not None else ""
+            judged = f"; the law says {_need(law)}{' for the worst of the search' * several}" if law is not None else ""
             self._say(f"records the memory of {shlex.join(words)[:200]} and changes nothing in it{judged}")
-        forecaster = _Forecaster(law, self._mode, self._say) if law is not None else None
-        watches = forecaster is not None and self._mode in ("warn", "enforce")
-        environment = {MODE: self._mode, **self._environment}
-        run = watch(Start(words, environment, forecaster.look if watches and forecaster is not None else None))
+        watches = self._mode in ("warn", "enforce")
+        look = _Forecaster(None if several else known, self._mode, self._say, self._clock).look if watches else None
+        about = ""
+        if self._mode != "off":
+            if self._keeps:
+                keep_left_behind(self._say)
+            [*_, record] = _records(WatchedRun(-signal.SIGKILL, 0.0), known, None)
+            about = line_of(record)
+        run = watch(Start(words, {MODE: self._mode, **self._environment}, look, about))
         if not self._quiet:
-            for line in summary(run, law):
+            for line in summary(run, None if several else law):
                 self._say(line)
         self._cause = _explained(run)
         self._died(run)
@@ -117,7 +152,6 @@ class _Asked:
 
     def _read(self, words: tuple[str, ...]) -> Launched | None:
         """What the command is known to train. A command that cannot be read runs all the same."""
-        from preflight.commands.options import progress_of
         from preflight.engine.check import CheckOptions
         from preflight.engine.launched import launched
 
@@ -125,7 +159,7 @@ class _Asked:
             return None
         try:
             return launched(
-                words, Path.cwd(), CheckOptions(self._gpu, None, self._set, progress=progress_of(READING_SECONDS, True))
+                words, Path.cwd(), CheckOptions(self._gpu, None, self._set, progress=self._clock.progress())
             )
         except UsageError:
             raise
@@ -152,85 +186,203 @@ class _Asked:
 
     def again(self, run: WatchedRun, known: Launched | None, words: tuple[str, ...]) -> tuple[str, ...] | None:
         """The command for another start, with one setting lower; None: it is not started again."""
+        from preflight.engine.launched import Override, lowered
         from preflight.watch.retry import remedy
 
         if run.end not in ("oom", "killed") or self._cause is None:
             return None
-        resumes = known is not None and known.job.train.resumes not in (None, "no")
-        if run.seconds > 60 * self._lost and not resumes:
-            self._say(f"not started again: {run.seconds / 60:.0f} minutes would be lost (--lost-minutes)")
-            return None
-        if resumes and any(one.phase == "save" and not one.ended for one in run.ranks):
-            self._say("not started again: it died while it saved, so its newest checkpoint may not be whole")
+        self._known_checkpoints(run)
+        if known is not None and known.searches and self._cause.limit.startswith("gpu"):
+            one = "guard.optuna(objective) prunes such trials, and the study goes on"
+            how = one if known.study.study.facts.get("search") else "its trials have to be started one by one"
+            self._say(f"not started again: the values come from its own search; {how}")
             return None
         found = remedy(self._cause.limit, self._cause.when.phase, known.job if known is not None else None)
         if isinstance(found, str):
             self._say(f"not started again: {found}")
             return None
-        if found.environment:
-            self._environment.update(found.environment)
-            self._say(f"starting again with {' '.join(f'{name}={value}' for name, value in found.environment.items())}")
-            return words
-        return self._override(self._read(words), found.setting, found.value)  # the deadline of the first is over
+        title = " ".join(f"{name}={value}" for name, value in found.environment.items())
+        if not found.environment:
+            known = self._read(words)  # the deadline of the first is over
+            changed = lowered(known, found.setting, found.value) if known is not None else "its job is not known"
+            if not isinstance(changed, Override):
+                self._say(f"not started again: {changed}")
+                return None
+            words, title = changed.words, changed.title
+        return self._from_checkpoint(run, words, title, found)
 
-    def _override(self, known: Launched | None, field: str, value: int) -> tuple[str, ...] | None:
-        from preflight.engine.launched import Override, lowered
+    def _known_checkpoints(self, run: WatchedRun) -> None:
+        """Adds those of this start; one that it wrote again is as it is now."""
+        from preflight.watch.checkpoints import checkpoints
 
-        changed = lowered(known, field, value) if known is not None else "the job of the command is not known"
-        if not isinstance(changed, Override):
-            self._say(f"not started again: {changed}")
+        known = {one.path: one for one in (*self._checkpoints, *reversed(checkpoints(run.ranks)))}
+        self._checkpoints = sorted((one for one in known.values() if Path(one.path).exists()), key=lambda one: -one.at)
+
+    def _from_checkpoint(
+        self, run: WatchedRun, words: tuple[str, ...], title: str, found: Remedy
+    ) -> tuple[str, ...] | None:
+        """The command that goes on where the run had come to, if that is known."""
+        from preflight.engine.launched import resumed
+        from preflight.watch.retry import going_on
+
+        known = self._read(words)
+        going = going_on(
+            words, self._checkpoints, known is not None and known.job.train.resumes not in (None, "no"),
+            found.setting == "train.batch_size", next((one.transformers for one in run.ranks if one.transformers), ""),
+            lambda path: resumed(known, path) if known is not None else None,
+        )  # fmt: skip
+        if going.words is None:
+            self._say(f"not started again: {going.text}")
             return None
-        self._say(f"starting again, {changed.title}: {shlex.join(changed.words)[:400]}")
-        return changed.words
+        saved = going.checkpoint.at if going.checkpoint is not None else 0.0
+        lost = min(run.seconds, max(0.0, time.time() - saved)) / 60
+        if lost > self._lost:
+            self._say(f"not started again {going.text}: {lost:.0f} minutes would be lost (--lost-minutes)")
+            return None
+        self._environment.update(found.environment)
+        self._say(f"starting again {going.text}, {title}: {shlex.join(going.words)[:400]}")
+        return going.words
 
     def _keep(self, run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> None:
-        """The record in the store and in the places that are named. None of them can end the run otherwise."""
-        from preflight.store.database import StoreError
-        from preflight.store.records import kept_run
+        """The records in the store and in the places that are named. None of them can end the run otherwise."""
+        from preflight.store.database import StoreError, place
         from preflight.store.runs import add
 
-        record = kept_run(run, known.job if known is not None else None, law, known.data if known is not None else "")
+        self._clock.progress()
+        records = list(_records(run, known, law))
         try:
             if self._keeps:
-                add(record)
+                add(*records)
         except (StoreError, OSError) as error:
+            elsewhere = _kept_elsewhere(records) if place() is not None else ""
             if not self._quiet:
-                self._say(f"the records are not kept: {error}")
-        for place in self._places:
+                self._say(f"the records are not kept: {error}{elsewhere}")
+        for carrier in self._places:
             try:
-                place.put([record])
+                carrier.put(records)
             except PreflightError as error:
                 self._say(str(error))
 
 
+def _kept_elsewhere(records: Sequence[KeptRun]) -> str:
+    """Where they are, if the store cannot have them."""
+    from preflight.store.exchange import File
+
+    path = Path(tempfile.gettempdir()) / f"preflight-{records[-1].id[:12]}.jsonl"
+    try:
+        File(path).put(records)
+    except (PreflightError, OSError):
+        return ""
+    return f"; preflight runs --import {path} brings them in"
+
+
+def keep_left_behind(say: Callable[[str], None]) -> None:
+    """Keeps the records of runs whose `preflight run` was killed with them."""
+    from preflight.store.database import StoreError, place
+    from preflight.store.records import NotARun, kept_run, of_plain
+    from preflight.store.runs import add
+    from preflight.vocabulary.watched import WatchedRun
+    from preflight.watch.process import ABOUT, left_behind
+    from preflight.watch.records import ranks_of
+
+    for folder in left_behind() if place() is not None else ():
+        try:
+            known = of_plain(json.loads((folder / ABOUT).read_text()))
+            found = kept_run(WatchedRun(-signal.SIGKILL, 0.0, ranks_of(folder)), None, None)
+            add(replace(found, id=known.id, started=known.started, job=known.job, data=known.data))
+            say(f"a run that was killed with its preflight run is kept: {known.id[:8]}")
+        except (PreflightError, StoreError, NotARun, OSError, ValueError) as error:
+            say(f"the records in {folder} are not kept: {error}")
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _records(run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> Iterator[KeptRun]:
+    """What is kept. Of a search that ended well nobody knows which jobs ran, but for trials that the guard has told.
+    One that died says that the job that needs the most does not fit either."""
+    from preflight.engine.ask import job_of
+    from preflight.store.records import kept_run, of_trial
+
+    for trial in (trial for rank in run.ranks[:1] for trial in rank.trials):
+        case = known.case if known is not None else None
+        try:
+            job = job_of(trial.job)
+            found = case.estimate(job).device if case is not None else None
+        except Exception:  # a job that the program made up, or no time for its law
+            continue
+        yield of_trial(run, trial, job, found)
+    data = known.data if known is not None else ""
+    if known is None or (known.searches and run.end != "oom"):
+        yield kept_run(run, None, None, data)
+    else:
+        yield kept_run(run, known.job, law, data)
+
+
 class _Forecaster:
-    """Looks at the records while the command runs, and speaks once."""
+    """Looks at the records while the command runs, and says each thing once."""
 
-    def __init__(self, law: DeviceEstimate, mode: str, say: Callable[[str], None]) -> None:
-        self._law, self._mode, self._say, self._spoke = law, mode, say, False
+    def __init__(self, known: Launched | None, mode: str, say: Callable[[str], None], clock: _Clock) -> None:
+        self._known, self._mode, self._say, self._clock = known, mode, say, clock
+        self._on = True
+        self._said: set[str] = set()
+        self._needs: dict[int, HostEstimate | None] = {}
+        """Bytes of a sample -> what the host needs with it."""
 
-    def look(self, folder: Path) -> int | None:
+    def look(self, folder: Path, host: WatchedHost) -> int | None:
+        """A signal for the command, where it is told to end what cannot go on. An error here ends the looking alone."""
+        try:
+            return self._signal(folder, host) if self._on else None
+        except Exception as error:
+            self._on = False
+            self._say(f"what is to come is not judged any more: {type(error).__name__}: {error}")
+            return None
+
+    def _signal(self, folder: Path, host: WatchedHost) -> int | None:
+        from preflight.watch.forecast import host_forecasts
+        from preflight.watch.records import ranks_of
+
+        ranks = ranks_of(folder)
+        ends = False
+        for kind, text, certain in (
+            *self._of_gpu(ranks),
+            *((one.kind, one.text, one.certain) for one in host_forecasts(host, ranks, self._need_of_host)),
+        ):
+            if kind not in self._said:
+                self._said.add(kind)
+                stops = certain and self._mode == "enforce"
+                ends = ends or stops
+                self._say(f"{text}{': ending the command' if stops else ''}")
+        return signal.SIGTERM if ends else None
+
+    def _of_gpu(self, ranks: tuple[WatchedRank, ...]) -> Iterator[tuple[str, str, bool]]:
         from preflight.vocabulary.words import gib
         from preflight.watch.forecast import forecast
-        from preflight.watch.records import ranks_of
         from preflight.watch.text import highest
 
-        if self._spoke:
-            return None
-        ranks = ranks_of(folder)
-        if any(one.gpus > 1 for one in ranks):  # the law is of one GPU
-            return None
+        law = _law(self._known)
+        if law is None or "gpu" in self._said or any(one.gpus > 1 for one in ranks):  # the law is of one GPU
+            return
         capacity = next((one.machine.gpu_memory for one in ranks if one.machine.gpu_memory), None)
-        found = forecast(self._law, highest(ranks), max((one.steps for one in ranks), default=0), capacity)
-        if found is None:
+        found = forecast(law, highest(ranks), max((one.steps for one in ranks), default=0), capacity)
+        if found is not None:
+            takes = f"training takes {found.residual:.2f} of what the law says"
+            need = f"{found.phase} is expected to need {gib(found.expected)} of {gib(found.capacity)}"
+            yield "gpu", f"{need} ({takes})", found.certain
+
+    def _need_of_host(self, sample: int) -> HostEstimate | None:
+        from preflight.vocabulary.edits_of_job import with_fields
+
+        case = self._known.case if self._known is not None else None
+        if case is None or "law" in self._said or case.job.data.sample_bytes is not None:
             return None
-        self._spoke = True
-        ends = self._mode == "enforce" and found.certain
-        self._say(
-            f"{found.phase} is expected to need {gib(found.expected)} of {gib(found.capacity)} (training takes "
-            f"{found.residual:.2f} of what the law says){': ending the command' if ends else ''}"
-        )
-        return signal.SIGTERM if ends else None
+        if sample not in self._needs:
+            self._clock.progress()
+            self._needs[sample] = case.estimate(with_fields(case.job, {"data.sample_bytes": sample})).host
+        return self._needs[sample]
+
+
+def _law(known: Launched | None) -> DeviceEstimate | None:
+    return known.study.space.worst.estimates.device if known is not None else None
 
 
 def _need(law: DeviceEstimate) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import StudyResult
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.rule import Case
+from preflight.vocabulary.study import Study
 
 NAME = ".preflight-run.sh"
 """The script that the command is read as. It is not on the disk."""
@@ -38,6 +40,13 @@ class Launched:
     @property
     def job(self) -> Job:
         return self.study.space.worst.job
+
+    @property
+    def searches(self) -> bool:
+        """Whether the command runs several jobs of different memory, as a study of Optuna does in one process: which of
+        them ran is not known, and `job` is the one that needs the most."""
+        boxes = self.study.study.boxes
+        return len(boxes) > 1 or any(box.memory_axes for box in boxes)
 
     @property
     def data(self) -> str:
@@ -83,17 +92,59 @@ def lowered(known: Launched, field: str, value: int) -> Override | str:
     return unsafe or f"no setting of {field} was found that could be lowered"
 
 
+RESUMING = re.compile(r"(?:\w+[._])*?(?:resume|ckpt|checkpoint|restore|snapshot|load_from|from_checkpoint)\w*")
+"""Names of parameters that may take the path of a checkpoint. Whether one does is tried."""
+
+
+def resumed(known: Launched, path: str) -> tuple[str, ...] | None:
+    """The command that goes on from a checkpoint, by a flag or an override of its own; None where it is not certain
+    that the program takes one. It is tried by reading the command again: the training has to begin from a checkpoint
+    with the word, and not without it, and nothing else may change."""
+    if any(_is_cli(one, known.analysis.project) for one in known.study.study.paths) and "fit" in known.words:
+        return (*known.words, "--ckpt_path", path)
+    for given, none in _words_for(path, known.study.study):
+        job, without = _job_with(given, known), known.job
+        if without.train.resumes not in (None, "no"):  # its own words name one already: the last one counts
+            without = _job_with(none, known) or without
+        if job is None or without.train.resumes != "no" or job.train.resumes in (None, "no"):
+            continue
+        if all(job.get(name) == known.job.get(name) for name in fields() if name != "train.resumes"):
+            return (*known.words, *given)
+    return None
+
+
+def _words_for(path: str, study: Study) -> Iterator[tuple[list[str], list[str]]]:
+    """Words that may name a checkpoint, and the same that name none."""
+    for reading in study.readings:
+        for one in reading.parameters:
+            if one.flags and one.type in ("str", None) and RESUMING.fullmatch(one.name):
+                flag = max(one.flags, key=len)
+                yield [flag, path], [flag, ""]
+        if reading.dialect == "hydra" and not set(path) & set("'\\"):
+            for key in dict.fromkeys(setting.key for setting in reading.settings):
+                if RESUMING.fullmatch(key):
+                    yield [f"{key}='{path}'"], [f"{key}=null"]
+
+
+def _is_cli(path: str, project: Project) -> bool:
+    """Whether a program starts Lightning's own command line, whose `fit` takes --ckpt_path."""
+    return path.endswith(".py") and "LightningCLI(" in project.source(path).text
+
+
+def _job_with(words: Sequence[str], known: Launched) -> Job | None:
+    after = analyse(_read_as(known.analysis.project, (*known.words, *words), known.asked.named[0]), known.asked)
+    return after.studies[0].space.worst.job if after.studies else None
+
+
 def _with(proposal: Proposal, known: Launched, case: Case) -> tuple[str, ...] | None:
     """The words with the changes of a proposal behind them; None if the program does not take them there, or if
     something else changes with them."""
     more = overrides(proposal.changes, case.study)
     if not more:
         return None
-    words = (*known.words, *shlex.split(" ".join(more)))
-    after = analyse(_read_as(known.analysis.project, words, known.asked.named[0]), known.asked)
-    if not after.studies or list(_other_changes(known.job, after.studies[0].space.worst.job, proposal)):
-        return None
-    return words
+    words = shlex.split(" ".join(more))
+    after = _job_with(words, known)
+    return None if after is None or list(_other_changes(known.job, after, proposal)) else (*known.words, *words)
 
 
 def _read_as(project: Project, words: Sequence[str], name: str) -> Project:

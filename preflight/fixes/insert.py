@@ -21,7 +21,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Reading
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.text import Edit
-from preflight.vocabulary.values import Origin, Ref, Route, Span, Unknown, Value
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Route, Span, Unknown, Value
 
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
@@ -109,8 +109,18 @@ def _parameters(field: str, study: Study) -> Iterator[Parameter]:
     for reading in reversed(study.readings):
         named = {parameter.name: parameter for parameter in reading.parameters if parameter.kind != "wandb"}
         for binding in reading.bindings:
-            if binding.field == field and isinstance(binding.expr, Ref) and binding.expr.name in named:
-                yield named[binding.expr.name]
+            decides = _without_older_name(binding.expr)
+            if binding.field == field and isinstance(decides, Ref) and decides.name in named:
+                yield named[decides.name]
+
+
+def _without_older_name(expr: Expr) -> Expr:
+    """`new if old is None else old`: new."""
+    if isinstance(expr, Op) and expr.operator == "if":
+        asked, new, old = expr.operands
+        if isinstance(asked, Op) and asked.operator == "is" and asked.operands == (old, Const(None)):
+            return _without_older_name(new)
+    return expr
 
 
 def _written(parameter: Parameter, value: Value) -> str | None:

@@ -269,11 +269,13 @@ def parameters(
 ) -> list[Parameter]:
     """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
     may = in_use(version, trl, used)
-    own = arguments_at(flavour, may.told("transformers"), may.told("trl"))
+    own = {**arguments_at(flavour, may.told("transformers"), may.told("trl")), **_OTHERS}
     found = [_agreed(one, flavour, may) if one.name in _DECIDING else one for one in _flags(own)]
     return [*found, *_flags({name: own[new] for name, new in older_names(flavour, may).items() if new in own}, None)]
 
 
+_OTHERS = {"resume_from_checkpoint": Argument("str", None)}
+"""Arguments of every release that decide no memory, and that programs hand on."""
 _DECIDING = ("gradient_checkpointing", "bf16", "max_length", "beta", "per_device_train_batch_size")
 """Arguments whose default makes another job of it."""
 

@@ -5,6 +5,7 @@ What a loader handed out belongs to the phase that the model enters next: traini
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
@@ -54,15 +55,21 @@ class Samples:
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
+        self.batches = self.epoch = 0
+        """Batches that were handed out, and those of the longest loader, if it knows."""
         self._waiting: int | None = None
         self._looked: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def seen(self, iterator: Any, batch: Any) -> None:
         """A loader handed out a batch."""
+        self.batches += 1
         looked = self._looked.get(iterator, 0)
         if looked >= BATCHES:
             return
         self._looked[iterator] = looked + 1
+        if not looked:
+            with contextlib.suppress(Exception):  # a loader of a stream has no length
+                self.epoch = max(self.epoch, len(iterator))
         samples = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
         size = size_of(batch) if isinstance(samples, int) and samples > 0 else None
         if size is not None and isinstance(samples, int):

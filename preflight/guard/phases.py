@@ -22,10 +22,12 @@ from .counters import NoCounters, counters
 from .loaders import Samples
 from .memory_errors import classify
 from .records import Writer, rank, writer
+from .saves import SAVERS, Saves, path_of
 
 PHASES = ("load", "forward", "backward", "optimizer", "validation", "generation", "save")
 LOOKS = 3
-"""Optimizer steps in which modules are looked for that the program calls itself."""
+"""Optimizer steps, after an optimizer was made, in which modules are looked for that the program calls itself: a study
+makes a model in each trial."""
 GROWN = 1.02
 """A peak is written again when it grew by so much."""
 FLOORS = 512
@@ -40,6 +42,8 @@ class Recorder:
         self.counters: NoCounters = counters(torch)
         self.phase = "load"
         self.peaks: dict[str, dict[str, int]] = {}
+        self.recent: dict[str, dict[str, int]] = {}
+        """The peaks since somebody cleared this: those of one trial."""
         self.steps = 0
         self.optimizing = False
         """An optimizer's step began, and has not ended: what it did to the weights is not known."""
@@ -49,12 +53,17 @@ class Recorder:
         self._written: dict[str, int] = {}
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet()
         """Modules that the program calls itself. It may drop them: a study makes a model in each trial."""
+        self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
         self._depth = 0
         self._last = 0.0
         self._ooms = 0
         self.thread = threading.get_ident()
         self.samples = Samples()
+        self._saves = Saves(lambda text: self._out.saves(text) if self._out is not None else None)
+        self._saving = False
         self._hooks: list[Any] = []
+        self._looks = LOOKS
+        """The step at which modules are looked for no more."""
         self._begun = False
 
     # ------------------------------------------------------------------------------------------------------ phases
@@ -69,15 +78,16 @@ class Recorder:
             self._stop(error)
         self.phase = phase
         if self._out is not None:
-            self._out.mark(phase, self.steps)
+            self._out.mark(phase, self.steps, self.samples.batches, self.samples.epoch)
 
     def _take(self, following: str) -> None:
         if self.counters.device == "none":
             self.counters = counters(self._torch)
         found = self.counters.take()
-        kept = self.peaks.setdefault(self.phase, {})
+        kept, recent = self.peaks.setdefault(self.phase, {}), self.recent.setdefault(self.phase, {})
         for tier, size in found.items():
             kept[tier] = max(kept.get(tier, 0), size)
+            recent[tier] = max(recent.get(tier, 0), size)
         most = kept.get("allocated", 0)
         new = following not in self.peaks or self.phase not in self._written
         if self._out is not None and (new or most > GROWN * self._written[self.phase] or (most and self._due())):
@@ -99,7 +109,7 @@ class Recorder:
         out.write(
             "peaks", phase=following, peaks=self.peaks, steps=self.steps, events=self.counters.events(),
             floor=[floors[0], floors[-1], len(floors) * self._every] if floors else [], process=_host_peak(),
-            gpus=self.counters.gpus,
+            gpus=self.counters.gpus, transformers=str(getattr(sys.modules.get("transformers"), "__version__", "")),
         )  # fmt: skip
 
     def _process(self) -> dict[str, Any]:
@@ -139,7 +149,7 @@ class Recorder:
         self._depth += 1
         if self._depth > 1 or threading.get_ident() != self.thread or self.phase in ("save", "generation"):
             return
-        if self.steps < LOOKS:
+        if self._hooks and self.steps < self._looks:
             self._roots.add(module)
         evaluates = not module.training or not self._torch.is_grad_enabled()
         phase = "validation" if evaluates else "forward"
@@ -151,6 +161,12 @@ class Recorder:
         if self._torch.compiler.is_compiling():
             return
         self._depth = max(0, self._depth - 1)
+
+    def _optimizer_made(self, real: Any, *args: Any, **kwargs: Any) -> Any:
+        self._looks = self.steps + LOOKS
+        if not self._hooks and self.on:
+            self._look()
+        return real(*args, **kwargs)
 
     def _look(self) -> None:
         from torch.nn.modules import module
@@ -166,7 +182,8 @@ class Recorder:
             hook.remove()
         self._hooks = []
         self._depth = 0
-        for module in list(self._roots):
+        for module in [one for one in self._roots if one not in self._hooked]:
+            self._hooked.add(module)
             with contextlib.suppress(Exception):
                 module.register_forward_pre_hook(self._entered)
                 module.register_forward_hook(self._left, always_call=True)
@@ -184,7 +201,7 @@ class Recorder:
     def _step_ended(self, *_: Any) -> None:
         self.optimizing = False
         self.steps += 1
-        if self.steps == LOOKS and self._hooks:
+        if self.steps >= self._looks and self._hooks:
             self._look_no_more()
         self.enter("step")
         self._note_floor()
@@ -214,10 +231,29 @@ class Recorder:
         self._look()
         optimizer.register_optimizer_step_pre_hook(self._step_begins)
         optimizer.register_optimizer_step_post_hook(self._step_ended)
+        _wrap(optimizer.Optimizer, "__init__", self._optimizer_made)
         _wrap(torch.autograd, "backward", self._backward)
-        _wrap(torch, "save", functools.partial(self._during, "save"))
+        self.follow_saves(torch, "save")
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.end)
+
+    def follow_saves(self, module: Any, name: str = "") -> None:
+        """A function of a library that saves to a file."""
+        name = name or SAVERS[module.__name__]
+        _wrap(module, name, functools.partial(self._save, name))
+
+    def _save(self, name: str, real: Any, *args: Any, **kwargs: Any) -> Any:
+        path = path_of(args, kwargs)
+        if path:
+            self._saves.begins(path, name)
+        outer, self._saving = self._saving, True
+        try:
+            found = real(*args, **kwargs) if outer else self._during("save", real, *args, **kwargs)
+        finally:
+            self._saving = outer
+        if path:
+            self._saves.ended(path)
+        return found
 
     def generates(self, module: Any) -> None:
         """transformers' generation, once it is imported."""

@@ -4,6 +4,7 @@ process that is killed leaves what it wrote.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -58,7 +59,24 @@ class Writer:
         self.failed = True
         sys.stderr.write(f"preflight run: the records of this process end here, and it goes on: {why}\n")
 
-    def mark(self, phase: str, steps: int) -> None:
+    def saves(self, text: str) -> None:
+        """The files that the program saved, whole or not at all: what is not known of them is not trusted."""
+        if self.failed or os.getpid() != self._owner:
+            return
+        path = self._path[: -len("jsonl")] + "saves"
+        try:
+            file = os.open(path + "-new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OWN, 0o600)
+            try:
+                os.write(file, text.encode("utf-8", "surrogateescape"))
+            finally:
+                os.close(file)
+            os.replace(path + "-new", path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            self._fail(error.strerror or str(error))
+
+    def mark(self, phase: str, steps: int, batches: int, epoch: int) -> None:
         """Where the program is now, in a file of one line that is written over: it costs microseconds."""
         if self.failed or self._file is None or os.getpid() != self._owner:
             return
@@ -66,7 +84,7 @@ class Writer:
             if self._mark is None:
                 path = self._path[: -len("jsonl")] + "phase"
                 self._mark = os.open(path, os.O_WRONLY | os.O_CREAT | OWN, 0o600)
-            os.pwrite(self._mark, f"{phase:<12}{steps:>20}".encode("ascii"), 0)
+            os.pwrite(self._mark, f"{phase:<12}{steps:>20}{batches:>20}{epoch:>20}".encode("ascii"), 0)
         except OSError:
             self.failed = True
 

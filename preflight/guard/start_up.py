@@ -56,7 +56,10 @@ def _safely(hook: Hook, module: Any) -> None:
 
 def install() -> None:
     """The hooks, before the first line of the program."""
+    from .saves import SAVERS
+
     hooks = {"torch": _torch, "torch.utils.data.dataloader": _loaders, "transformers.generation.utils": _generation}
+    hooks.update(dict.fromkeys(SAVERS, _saver))
     sys.meta_path.insert(0, Importer(hooks))
 
 
@@ -75,6 +78,12 @@ def _loaders(module: Any) -> None:
     from . import loaders
 
     loaders.watch(module)
+
+
+def _saver(module: Any) -> None:
+    from . import phases
+
+    phases.record().follow_saves(module)
 
 
 def _generation(module: Any) -> None:

@@ -18,7 +18,8 @@ from .laws import Need, need_of
 from .memory_errors import OutOfMemory, classify, gib, words
 from .release import free
 
-JobOf = Callable[[Any], Mapping[str, Any]]
+JobOf = Callable[[Any], Any]
+"""A trial -> its Job, or a dict of one."""
 CONSTRAINT = "gpu"
 ACCUMULATION = "accumulation"
 
@@ -43,7 +44,7 @@ def optuna(
 
     @functools.wraps(objective)
     def guarded(trial: Any, *args: Any, **kwargs: Any) -> Any:
-        _judge(trial, job, gpu, headroom)
+        known = _judge(trial, job, gpu, headroom)
         told = ""
         for size, accumulation in sizes:
             given = {**kwargs, **_given(objective, halve, size, accumulation)}
@@ -56,14 +57,14 @@ def optuna(
                     if classify(raised) is None:
                         raise
                 else:
-                    _note_peaks(trial)
+                    _note_peaks(trial, _at(known, size, accumulation))
                     return value
                 services.ended()
             found = classify(error)
             assert found is not None
             free(error)
             del error
-            _note(trial, found, size)
+            _note(trial, found, size, _at(known, size, accumulation))
             told = words(found)
             if not found.recoverable:
                 break
@@ -100,21 +101,40 @@ def _given(objective: Any, halve: str | None, size: int | None, accumulation: in
     return {halve: size, **({ACCUMULATION: accumulation} if ACCUMULATION in takes else {})}
 
 
-def _judge(trial: Any, job: JobOf | None, gpu: str | None, headroom: bool) -> None:
-    """The trial's need as user attributes and as a constraint. Raises TrialPruned for one that certainly exceeds."""
-    need = need_of(job(trial), gpu) if job is not None else None
+def _judge(trial: Any, job: JobOf | None, gpu: str | None, headroom: bool) -> dict[str, Any] | None:
+    """The trial's job, with its need as user attributes and as a constraint. Raises TrialPruned for one that certainly
+    exceeds."""
+    asked = job(trial) if job is not None else None
+    stated: Any = getattr(asked, "model_dump", None)  # a Job of preflight.api
+    known = stated(mode="json", exclude_unset=True) if stated is not None else asked
+    recorder = getattr(sys, "_preflight_recorder", None)
+    if recorder is not None:
+        recorder.enter("load")
+        recorder.recent.clear()
+    need = need_of(known, gpu) if known is not None else None
     if need is None:
-        return
+        return known
     for name in ("low", "expected", "high"):
         trial.set_user_attr(f"preflight.{name}", getattr(need, name))
     capacity = need.capacity if need.capacity is not None else _card()
     if capacity is None:
-        return
+        return known
     over = (need.high if headroom else need.expected) - capacity
     _constrain(trial, over)
     if need.low > capacity or (headroom and over > 0):
         _tell(trial, need, capacity)
         raise _pruned(f"it needs {gib(need.expected)}, and the GPU has {gib(capacity)}")
+    return known
+
+
+def _at(job: Mapping[str, Any] | None, size: int | None, accumulation: int) -> Mapping[str, Any] | None:
+    """The job of an attempt with another batch."""
+    if job is None or size is None:
+        return job
+    given = {"batch_size": size, "grad_accum": accumulation}
+    if isinstance(job.get("train"), Mapping):
+        return {**job, "train": {**job["train"], **given}}
+    return {**job, **{f"train.{name}": value for name, value in given.items()}}
 
 
 def _constrain(trial: Any, over: int) -> None:
@@ -142,7 +162,7 @@ def _tell(trial: Any, need: Need, capacity: int) -> None:
     sys.stderr.write(f"preflight guard: trial {number} is pruned: {gib(need.expected)} of {gib(capacity)}\n")
 
 
-def _note(trial: Any, found: OutOfMemory, size: int | None) -> None:
+def _note(trial: Any, found: OutOfMemory, size: int | None, job: Mapping[str, Any] | None) -> None:
     """What is known of the end, for the study's dashboard and for people."""
     recorder = getattr(sys, "_preflight_recorder", None)
     trial.set_user_attr("preflight.oom", found.kind)
@@ -154,19 +174,23 @@ def _note(trial: Any, found: OutOfMemory, size: int | None) -> None:
         trial.set_user_attr("preflight.oom_batch", size)
     if recorder is not None:
         recorder.note("guard", text=words(found))
+        recorder.enter(recorder.phase)
+        recorder.note("trial", job=job, peaks=recorder.recent, memory=found.kind, tried=found.tried)
+        recorder.recent.clear()
     sys.stderr.write(f"preflight guard: trial {getattr(trial, 'number', '?')}: {words(found)}\n")
 
 
-def _note_peaks(trial: Any) -> None:
+def _note_peaks(trial: Any, job: Mapping[str, Any] | None) -> None:
     """The peaks of this trial; of none where trials of several threads share the GPU's counters."""
     recorder = getattr(sys, "_preflight_recorder", None)
     if recorder is None or threading.current_thread() is not threading.main_thread():
         return
     recorder.enter(recorder.phase)
-    for phase, tiers in recorder.peaks.items():
+    for phase, tiers in recorder.recent.items():
         for tier, size in tiers.items():
             trial.set_user_attr(f"preflight.peak.{phase}.{tier}", size)
-    recorder.peaks.clear()
+    recorder.note("trial", job=job, peaks=recorder.recent)
+    recorder.recent.clear()
 
 
 def _pruned(text: str) -> Exception:
@@ -198,10 +222,11 @@ def trial(asked: Any, *, job: JobOf | None = None, gpu: str | None = None, headr
 
     outcome = Outcome()
     error: BaseException | None = None
+    known = None
     try:
-        _judge(asked, job, gpu, headroom)
+        known = _judge(asked, job, gpu, headroom)
         yield outcome
-        _note_peaks(asked)
+        _note_peaks(asked, known)
     except library.TrialPruned:
         outcome.pruned = True
     except Exception as raised:
@@ -209,7 +234,7 @@ def trial(asked: Any, *, job: JobOf | None = None, gpu: str | None = None, headr
         if found is None:
             raise
         error, outcome.pruned = raised, True
-        _note(asked, found, None)
+        _note(asked, found, None, known)
     free(error)
 
 

@@ -184,13 +184,17 @@ def _help(one: GpuOom, limit: Limit) -> Iterator[str]:
             "run nvidia-smi on that node to see these processes: perhaps an earlier job of yours still runs, or this "
             "job uses a GPU that it did not request"
         )
+        yield "do not reset the GPU (nvidia-smi --gpu-reset): it needs root, and ends the jobs of others on it"
     if limit == "gpu-fragmented":
         yield (
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which reduces fragmentation; batches of one fixed "
             "shape reduce it too"
         )
     if limit == "gpu-fraction":
-        yield "raise the fraction in torch.cuda.set_per_process_memory_fraction, or remove the call"
+        yield (
+            "raise the fraction in torch.cuda.set_per_process_memory_fraction, or remove the call: it is a cap, and "
+            "frees nothing"
+        )
     if one.library in ("cublas", "cudnn", "nccl", "cuda"):
         yield "this library only made the last request; with --config FILE you see what filled the GPU"
 

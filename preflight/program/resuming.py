@@ -3,7 +3,7 @@
 -> train.resumes. In a hand-written program `torch.load` without `map_location` brings every storage back to the device
 that it was saved from, and a name that is still bound when training runs keeps the weights there a second time.
 transformers' Trainer loads the optimizer's states on every GPU where several train, and through the host on one
-(trainer.py, _load_optimizer_and_scheduler).
+(trainer.py, _load_optimizer_and_scheduler). Lightning loads a checkpoint on the host (fabric/plugins/io/torch_io.py).
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from preflight.vocabulary.reading import Binding
 from preflight.vocabulary.values import Const, Expr, Op, Unknown
 
 FIELD = "train.resumes"
+_STARTS = {"train": ("resume_from_checkpoint", "trainer"), "fit": ("ckpt_path", "host")}
+"""The method of a trainer -> its argument for a checkpoint, and the way that one takes."""
 _OPTIMIZERS = frozenset({"optimizer", "optim", "opt", "optimizers"})
 
 
 def resume_bindings(calls: Sequence[CallRecord], project: Project) -> Iterator[Binding]:
-    """train.resumes of the first checkpoint that is given to an optimizer; of the Trainer's argument."""
+    """train.resumes of the first checkpoint that is given to an optimizer; of a trainer's argument."""
     for record in calls:
-        asked = record.kwargs.get("resume_from_checkpoint") if record.method == "train" else None
+        argument, way = _STARTS.get(record.method, ("", ""))
+        asked = record.kwargs.get(argument)
         if asked is not None and record.complete:
             given = fold(Op("not", (fold(Op("in", (asked, Const((None, False, ""))))),)))
-            yield bind(FIELD, when(given, Const("trainer"), Const("no")), origin=record.origin)
+            yield bind(FIELD, when(given, Const(way), Const("no")), origin=record.origin)
             return
     restored = [record for record in calls if _restores(record)]
     for record in calls:

@@ -8,7 +8,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, get_args
 
@@ -17,7 +17,7 @@ from preflight.memory.device.law.catalogue import find, names
 from preflight.vocabulary import watched
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.watched import TIERS, End, WatchedMachine, WatchedRun
+from preflight.vocabulary.watched import TIERS, End, WatchedHost, WatchedMachine, WatchedRun, WatchedTrial
 
 _HASH, _PLAIN = re.compile(r"sha256:[0-9a-f]{16}"), re.compile(r"[\w.+:-]{1,64}")
 FORMAT = 1
@@ -166,7 +166,8 @@ def kept_run(run: WatchedRun, job: Job | None, law: DeviceEstimate | None, data:
             peaks.append(Peak(rank.rank, "all", "process", rank.process, _law(law, "process")))
     error, host = run.error, run.host
     machine = next((rank.machine for rank in run.ranks if rank.machine.gpu), WatchedMachine())
-    figures = {"limit": host.limit, "cgroup_peak": host.peak, "resident": host.resident, "worker": host.workers}
+    figures = {"limit": host.limit, "cgroup_peak": host.peak, "resident": host.resident, "worker": host.workers,
+               "growth_per_batch": host.growth}  # fmt: skip
     figures |= run.samples
     ranks = [rank.rank for rank in run.ranks]
     return KeptRun(
@@ -176,9 +177,16 @@ def kept_run(run: WatchedRun, job: Job | None, law: DeviceEstimate | None, data:
         error.phase or None if error is not None and error.memory else None,
         error.tried if error is not None else None,
         max((rank.steps for rank in run.ranks), default=0), round(run.seconds, 1),
-        tuple({(one.rank, one.phase, one.tier): one for one in peaks}.values()),
+        tuple({(one.rank, one.phase, one.tier): one for one in sorted(peaks, key=lambda one: one.bytes)}.values()),
         {name: size for name, size in figures.items() if size}, kind=kind_of(law), data=data,
     )  # fmt: skip
+
+
+def of_trial(run: WatchedRun, trial: WatchedTrial, job: Job, law: DeviceEstimate | None) -> KeptRun:
+    """What is kept of one trial of a run that has several."""
+    rank = replace(run.ranks[0], peaks=trial.peaks, error=trial.error, ooms=0, steps=0, process=0)
+    alone = replace(run, ranks=(rank,), status=0 if trial.error is None else 1, host=WatchedHost())
+    return kept_run(alone, job, law)
 
 
 def kind_of(law: DeviceEstimate | None) -> str:

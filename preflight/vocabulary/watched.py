@@ -45,6 +45,28 @@ class WatchedError:
 
 
 @dataclass(frozen=True)
+class WatchedSave:
+    """A file that a process saved, by which function, and when it began. It stays on this machine: it has a name.
+
+    `ended`: the function came back; without it the file may be torn.
+    """
+
+    path: str = field(repr=False)
+    saver: str
+    at: float
+    ended: bool
+
+
+@dataclass(frozen=True)
+class WatchedTrial:
+    """One of several jobs that a process ran after each other. `job`: what the program says of it, not checked."""
+
+    job: Mapping[str, object]
+    peaks: Mapping[str, Mapping[str, int]]
+    error: WatchedError | None = None
+
+
+@dataclass(frozen=True)
 class WatchedRank:
     """One process that trained. `peaks`: phase -> tier -> bytes; `phase`: the last one that it was in.
 
@@ -74,6 +96,16 @@ class WatchedRank:
     ended: bool = False
     stopped: str = ""
     """Why the records end before the process does."""
+    batches: int = 0
+    """That loaders handed out."""
+    epoch: int = 0
+    """Batches of the longest loader, where it knows."""
+    saves: tuple[WatchedSave, ...] = ()
+    """The newest files that it saved, in their order."""
+    trials: tuple[WatchedTrial, ...] = ()
+    """Those that guard.optuna knows the job of."""
+    transformers: str = ""
+    """The release that the process has; "": none."""
 
     def peak(self, tier: str) -> int | None:
         """The highest of all phases; None: nothing was recorded."""
@@ -84,7 +116,8 @@ class WatchedRank:
 class WatchedHost:
     """One node, in bytes. `kills`: processes that the kernel killed for memory in the run's control group.
 
-    `pss`: of all processes of the run, what they share counted once. `workers`: the largest that is not a rank.
+    `workers`: the largest process that is not a rank. `pressure`: the share of the last ten seconds in which all
+    processes waited for memory, in per cent. `growth`: bytes by which the others than ranks grow with each batch.
     """
 
     limit: int | None = None
@@ -96,6 +129,11 @@ class WatchedHost:
     processes: int = 0
     total: int | None = None
     least_available: int | None = None
+    used: int | None = None
+    """Of the control group, at the last look."""
+    rising: bool = False
+    pressure: float = 0.0
+    growth: int = 0
 
 
 @dataclass(frozen=True)

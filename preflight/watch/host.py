@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -49,6 +50,14 @@ class ControlGroup:
         statistics = dict(line.split(" ", 1) for line in _text(self.folder / "memory.stat").splitlines() if " " in line)
         given_back = "total_inactive_file" if self.version == 1 else "inactive_file"
         return max(0, used - int(statistics.get(given_back, "0")))
+
+    @property
+    def pressure(self) -> float:
+        """The share of the last ten seconds in which all processes waited for memory, in per cent; of the node for
+        version 1."""
+        text = _text(self.folder / "memory.pressure") or _text(PROCESSES / "pressure" / "memory")
+        found = re.search(r"^full avg10=([\d.]+)", text, re.MULTILINE)
+        return float(found[1]) if found is not None else 0.0
 
     @property
     def kills(self) -> int:
@@ -124,6 +133,8 @@ class HostWatch:
 
     pid: int
     ranks: Callable[[], set[int]] = field(default=lambda: set())
+    batches: Callable[[], int] = field(default=lambda: 0)
+    """Batches that the loaders handed out so far."""
     gpus: Callable[[], list[tuple[int, int]]] = field(default=list)
     """(pid, bytes) of processes on the GPUs, as nvidia-smi shows them."""
     group: ControlGroup | None = field(default_factory=control_group)
@@ -131,6 +142,7 @@ class HostWatch:
 
     def __post_init__(self) -> None:
         self.on_gpus: dict[int, int] = {}
+        self._growth = Growth()
         self._end, self._thread = threading.Event(), threading.Thread(target=self._watch, daemon=True)
         group, (total, available) = self.group, node()
         self._kills = group.kills if group is not None else 0
@@ -162,18 +174,43 @@ class HostWatch:
         old, group = self.found, self.group
         used = group.used if group is not None else None
         kills = max(old.kills, (group.kills if group is not None else 0) - self._kills)
-        private = shared = workers = count = 0
+        private = shared = workers = others = count = 0
         ranks = self.ranks()
         for pid in descendants(self.pid) if processes else ():
             own, mapped = private_and_shared(pid)
             count += 1
             private, shared = private + own, max(shared, mapped)
-            workers = max(workers, own) if pid not in ranks and pid != self.pid else workers
+            if pid not in ranks and pid != self.pid:
+                workers, others = max(workers, own), others + own
         total, available = node()
         self.found = WatchedHost(
             old.limit, old.before, _most(old.peak, used), kills, max(old.resident, private + shared),
             max(old.workers, workers), max(old.processes, count), total, _least(old.least_available, available),
+            used, used is not None and used > (old.used or used), group.pressure if group is not None else 0.0,
+            (self._growth.seen(self.batches(), others, count) if processes else 0) or old.growth,
         )  # fmt: skip
+
+
+BATCHES = 20
+"""Batches before workers have all that they need, and the fewest over which growth is told."""
+LEAST_GROWTH = 16 * 2**20
+"""Bytes below which growth is noise: allocators keep freed pages."""
+
+
+class Growth:
+    """What the workers of loaders grow with each batch, while their number stays. A list of Python objects that forks
+    share is copied page by page as it is read."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, int, int] | None = None
+
+    def seen(self, batches: int, size: int, count: int) -> int:
+        """Bytes by which they grow with a batch; 0: they do not, or it is too early."""
+        if self._first is None or self._first[2] != count or batches < self._first[0]:
+            self._first = (batches, size, count) if batches >= BATCHES else None
+            return 0
+        since, grown = batches - self._first[0], size - self._first[1]
+        return grown // since if since >= BATCHES and grown >= LEAST_GROWTH else 0
 
 
 def _most(one: int | None, other: int | None) -> int | None:

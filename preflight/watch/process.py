@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from preflight.system.processes import ask_program, found_program
 from preflight.vocabulary.errors import UsageError
-from preflight.vocabulary.watched import WatchedRun
-from preflight.watch.host import HostWatch, control_group
-from preflight.watch.records import pids_of, ranks_of
+from preflight.vocabulary.watched import WatchedHost, WatchedRun
+from preflight.watch.host import PROCESSES, HostWatch, control_group
+from preflight.watch.records import batches_of, pids_of, ranks_of
 
 INSIDE = Path(__file__).parents[1] / "guard" / "start"
 """The folder whose sitecustomize loads the recorder."""
+PREFIX, OWNER, ABOUT = "preflight-run-", "owner", "about.json"
+"""The folder of records, and its files with the process that reads them, and with what is known of the run."""
 RECORDS = "PREFLIGHT_RUN_RECORDS"
 MODE = "PREFLIGHT_GUARD"
 
@@ -34,26 +37,51 @@ _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUI
 FROM_KERNEL = 0x80
 """si_code of a signal that no process sent (SI_KERNEL of asm-generic/siginfo.h): the terminal's."""
 TICK_S = 0.5
+QUIET_S = 600.0
+"""Seconds without a change after which records count as left behind: another container may have the same folder."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a command. `looked` is called now and then with the folder of records; it may give a signal."""
+    """One start of a command. `looked` is called now and then with the folder of records and what the host
+    shows; it may give a signal."""
 
     words: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    looked: Callable[[Path], int | None] | None = None
+    looked: Callable[[Path, WatchedHost], int | None] | None = None
+    about: str = ""
+    """What is known of the run before it starts, for whoever finds its records where this process was killed too."""
 
 
 def watch(asked: Start) -> WatchedRun:
     """Runs the command to its end. Raises UsageError if it cannot be started."""
     if not hasattr(signal, "sigtimedwait") or not hasattr(os, "posix_spawn"):
         raise UsageError("preflight run needs Linux")
-    folder = Path(tempfile.mkdtemp(prefix="preflight-run-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        (folder / OWNER).write_text(str(os.getpid()))
+        (folder / ABOUT).write_text(asked.about)
+    except OSError as error:
+        sys.stderr.write(f"preflight run: the command is not recorded: {error.strerror or error}\n")
+        folder = Path(os.devnull, "none")
     try:
         return _watched(asked, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def left_behind() -> Iterator[Path]:
+    """Folders of records whose `preflight run` was killed before it read them, as a job's end kills all processes."""
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
+        try:
+            status = folder.lstat()
+            own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+            quiet = own and time.time() - max(path.stat().st_mtime for path in folder.iterdir()) > QUIET_S
+            alive = (PROCESSES / one for one in ((folder / OWNER).read_text().strip(), *map(str, pids_of(folder))))
+            if quiet and not any(one.exists() for one in alive):
+                yield folder
+        except (OSError, ValueError):
+            continue
 
 
 def _watched(asked: Start, folder: Path) -> WatchedRun:
@@ -64,9 +92,9 @@ def _watched(asked: Start, folder: Path) -> WatchedRun:
         others = tuple(on_gpus())
         group = control_group()
         pid = _started(asked, folder, before)
-        host = HostWatch(pid, lambda: pids_of(folder), on_gpus, group)
+        host = HostWatch(pid, lambda: pids_of(folder), lambda: batches_of(folder), on_gpus, group)
         host.start()
-        status, told = _wait(pid, signals, asked, folder)
+        status, told = _wait(pid, signals, asked, folder, host)
         found = host.stop()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -97,7 +125,7 @@ def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path) -> tuple[int, int]:
+def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path, host: HostWatch) -> tuple[int, int]:
     """The status of the command, and the signal that somebody ended it with (0: none)."""
     told = 0
     while True:
@@ -109,7 +137,7 @@ def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path) ->
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status), told
-        reply = asked.looked(folder) if came is None and asked.looked is not None else None
+        reply = asked.looked(folder, host.found) if came is None and asked.looked is not None else None
         if reply is not None:
             told = reply
             _pass_on(pid, reply)

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from preflight.vocabulary.watched import WatchedError, WatchedMachine, WatchedRank
+from preflight.vocabulary.watched import WatchedError, WatchedMachine, WatchedRank, WatchedSave, WatchedTrial
 
 SAMPLES = ("sample_bytes", "validation_sample_bytes")
 MOST_FILES = 4096
+MOST_TRIALS = 1000
 MOST_BYTES = 16 * 2**20
 """Of one file: a recorder writes some kilobytes, and anything may write into the folder."""
 
@@ -28,14 +29,19 @@ def pids_of(folder: Path) -> set[int]:
     return {int(name) for name in names if name.isdigit()}
 
 
+def batches_of(folder: Path) -> int:
+    """Batches that loaders handed out, of the process with the most."""
+    marks = (_marked(WatchedRank(0), path.with_suffix(".phase")) for path in _files(folder))
+    return max((one.batches for one in marks), default=0)
+
+
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("rank*.jsonl"))[:MOST_FILES]
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        with open(path, "rb") as file:
-            text = file.read(MOST_BYTES)
+        text = _start_of(path)
     except OSError:
         return
     for line in text.splitlines():
@@ -58,15 +64,31 @@ def _rank(path: Path) -> WatchedRank | None:
                 found = _with(found, kind, line)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             continue
-    return _marked(found, path.with_suffix(".phase")) if found is not None else None
+    if found is None:
+        return None
+    return replace(_marked(found, path.with_suffix(".phase")), saves=tuple(_saves(path.with_suffix(".saves"))))
+
+
+def _saves(path: Path) -> Iterator[WatchedSave]:
+    try:
+        for one in json.loads(_start_of(path)):
+            yield WatchedSave(str(one["path"]), str(one["saver"]), float(one["at"]), one["ended"] is True)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return
+
+
+def _start_of(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(MOST_BYTES)
 
 
 def _marked(found: WatchedRank, path: Path) -> WatchedRank:
     """With the phase in which the process was last, which it wrote at every change."""
     try:
         with open(path, "rb") as file:
-            phase, steps = file.read(64).decode("ascii", "replace").split()
-        return replace(found, phase=phase, steps=max(found.steps, int(steps)))
+            phase, *numbers = file.read(96).decode("ascii", "replace").split()
+        steps, batches, epoch = map(int, numbers)
+        return replace(found, phase=phase, steps=max(found.steps, steps), batches=batches, epoch=epoch)
     except (OSError, ValueError):
         return found
 
@@ -77,22 +99,35 @@ def _machine(line: Mapping[str, Any]) -> WatchedMachine:
     return WatchedMachine(gpu_memory=int(memory) if memory else None, **words)
 
 
+def _peaks(of: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    return {str(phase): {str(tier): int(size) for tier, size in tiers.items()} for phase, tiers in of.items()}
+
+
+def _error(line: Mapping[str, Any]) -> WatchedError:
+    tried = line.get("tried")
+    return WatchedError(
+        str(line["error"]), str(line.get("memory") or ""), int(tried) if tried else None, str(line["phase"]),
+        str(line.get("text", "")),
+    )  # fmt: skip
+
+
 def _with(found: WatchedRank, kind: str, line: Mapping[str, Any]) -> WatchedRank:
     if kind == "peaks":
-        peaks = {str(phase): {str(tier): int(size) for tier, size in of.items()} for phase, of in line["peaks"].items()}
+        peaks = _peaks(line["peaks"])
         events, floor = line.get("events", {}), line.get("floor") or None
         return replace(
             found, peaks=peaks, phase=str(line["phase"]), steps=int(line["steps"]), host=int(line.get("process", 0)),
             retries=int(events.get("retries", 0)), ooms=int(events.get("ooms", 0)),
             floor=(int(floor[0]), int(floor[1]), int(floor[2])) if floor else None, gpus=int(line.get("gpus") or 1),
+            transformers=str(line.get("transformers") or found.transformers),
         )  # fmt: skip
     if kind == "error":
-        tried = line.get("tried")
-        error = WatchedError(
-            str(line["error"]), str(line.get("memory") or ""), int(tried) if tried else None, str(line["phase"]),
-            str(line.get("text", "")),
-        )  # fmt: skip
-        return replace(found, error=error)
+        return replace(found, error=_error(line))
+    if kind == "trial":
+        if not isinstance(line["job"], dict) or len(found.trials) >= MOST_TRIALS:
+            return found
+        error = _error({"error": "OutOfMemoryError", **line}) if line.get("memory") else None
+        return replace(found, trials=(*found.trials, WatchedTrial(line["job"], _peaks(line["peaks"]), error)))
     if kind == "samples":
         sizes = {name: int(line[name]) for name in SAMPLES if int(line.get(name) or 0) > 0}
         return replace(found, samples={**found.samples, **sizes})

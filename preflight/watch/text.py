@@ -61,6 +61,8 @@ def _host(run: WatchedRun) -> Iterator[str]:
         group = f"; the control group had {gib(host.peak)}{limit}" if host.peak is not None else ""
         workers = f", the largest that is no rank {gib(host.workers)}" if host.workers else ""
         yield f"host: {plural(host.processes, 'process')} took up to {gib(host.resident)}{workers}{group}"
+    if host.growth:
+        yield f"note: the processes beside the ranks grew by {gib(host.growth)} with each batch"
     sizes = [f"{size:,} bytes{_OF[name]}" for name, size in run.samples.items() if name in _OF]
     if sizes:
         yield f"one decoded sample: {', '.join(sizes)}"

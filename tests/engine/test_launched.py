@@ -8,7 +8,7 @@ import pytest
 from folders import Write
 
 from preflight.engine.check import CheckOptions
-from preflight.engine.launched import Launched, Override, launched, lowered
+from preflight.engine.launched import Launched, Override, launched, lowered, resumed
 
 PROGRAM = """
 import argparse, torch
@@ -77,3 +77,117 @@ def test_half_the_batch_with_twice_the_accumulation(project: Write, words: tuple
     assert isinstance(third, Override)
     assert (folder / "train.py").read_text() == PROGRAM
     assert not (folder / ".preflight-run.sh").exists()
+
+
+HEAD = "import argparse, torch\nfrom torch.utils.data import DataLoader\nparser = argparse.ArgumentParser()\n"
+BODY = """
+args = parser.parse_args()
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.AdamW(model.parameters())
+{load}
+for batch in DataLoader(data, batch_size=args.batch_size):
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+BATCH = 'parser.add_argument("--batch_size", type=int, default=64)\n'
+PATH = BATCH + 'parser.add_argument("--resume", type=str, default=None)\n'
+LOAD = """if args.resume:
+    saved = torch.load(args.resume, map_location="cpu")
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+"""
+ARGUMENTS = """
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+[arguments] = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model, arguments, train_dataset=data).train({start})
+"""
+LIGHTNING = """
+import lightning as L
+class Module(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(8, 8)
+    def training_step(self, batch, index):
+        return self.net(batch).sum()
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+parser.add_argument("--ckpt_path", default=None)
+args = parser.parse_args()
+L.Trainer().fit(Module(), DataLoader(data, batch_size=args.batch_size), ckpt_path=args.ckpt_path)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "more"),
+    [
+        (HEAD + PATH + BODY.format(load=LOAD), (), ("--resume",)),
+        (HEAD + PATH + BODY.format(load=LOAD), ("--resume", "old.pt"), ("--resume",)),
+        (HEAD + PATH + BODY.format(load=""), (), None),  # it is read for another purpose
+        (HEAD + PATH.replace("type=str", 'action="store_true"') + BODY.format(load=LOAD), (), None),
+        (ARGUMENTS.format(start="resume_from_checkpoint=arguments.resume_from_checkpoint"), (),
+         ("--resume_from_checkpoint",)),
+        (ARGUMENTS.format(start=""), (), None),
+        (ARGUMENTS.format(start="resume_from_checkpoint=True"), (), None),
+        (HEAD + BATCH + LIGHTNING, (), ("--ckpt_path",)),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_on_the_line(
+    project: Write, program: str, words: tuple[str, ...], more: tuple[str, ...] | None
+) -> None:
+    known = read(project({"train.py": program}), "python", "train.py", *words)
+    assert known is not None
+    found = resumed(known, "/out/checkpoint-4")
+    assert found == (None if more is None else ("python", "train.py", *words, *more, "/out/checkpoint-4"))
+
+
+def test_a_checkpoint_for_lightnings_own_command_line(project: Write) -> None:
+    program = "from lightning.pytorch.cli import LightningCLI\nfrom model import Module\nLightningCLI(Module)\n"
+    files = {"main.py": program, "c.yaml": "trainer: {precision: 16}\nmodel: {}\ndata: {batch_size: 8}\n"}
+    known = read(project(files), "python", "main.py", "fit", "--config", "c.yaml")
+    assert known is not None
+    found = resumed(known, "/out/last.ckpt")
+    assert found is not None
+    assert found[-2:] == ("--ckpt_path", "/out/last.ckpt")
+
+
+def test_a_checkpoint_for_a_hydra_application(project: Write) -> None:
+    program = LIGHTNING.replace("args = parser.parse_args()\n", "").replace(
+        'parser.add_argument("--ckpt_path", default=None)\n', ""
+    )
+    head, _, start = program.rpartition("L.Trainer()")
+    start = f"L.Trainer(){start}".replace("args.", "cfg.").replace("cfg.batch_size", "cfg.data.batch_size").strip()
+    main = f'@hydra.main(version_base=None, config_path="conf", config_name="config")\ndef main(cfg):\n    {start}\n'
+    text = f"import hydra, torch\nfrom torch.utils.data import DataLoader\n{head}\n{main}\nmain()\n"
+    config = "ckpt_path: null\ndata:\n  batch_size: 8\n"
+    known = read(project({"train.py": text, "conf/config.yaml": config}), "python", "train.py", "data.batch_size=4")
+    assert known is not None
+    assert resumed(known, "/out/epoch=3.ckpt") == (*known.words, "ckpt_path='/out/epoch=3.ckpt'")
+
+
+def test_half_the_batch_of_transformers_arguments(project: Write) -> None:
+    folder = project({"train.py": ARGUMENTS.format(start="")})
+    known = read(folder, "python", "train.py", "--output_dir", "out", "--per_device_train_batch_size", "16")
+    assert known is not None
+    found = lowered(known, "train.batch_size", 8)
+    assert isinstance(found, Override)
+    assert found.words[-4:] == ("--per_device_train_batch_size", "8", "--gradient_accumulation_steps", "2")
+
+
+STUDY = PROGRAM.replace("args.batch_size", "trial.suggest_categorical('batch', [8, 16])").replace(
+    "optimizer = torch", "lr = trial.suggest_float('lr', 0.1, 1)\noptimizer = torch"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "searches"), [("", "", True), ("trial.suggest_categorical('batch', [8, 16])", "8", False)]
+)
+def test_a_search_is_no_single_job(project: Write, old: str, new: str, searches: bool) -> None:
+    text = STUDY.replace(old, new) if old else STUDY
+    head, _, body = text.partition("model = Bert")
+    lines = "".join(f"    {line}\n" for line in f"model = Bert{body}".splitlines())
+    study = f"import optuna\n{head}def objective(trial):\n{lines}    return float(loss)\n"
+    study += "optuna.create_study().optimize(objective)\n"
+    known = read(project({"train.py": study}), "python", "train.py")
+    assert known is not None
+    assert known.searches is searches

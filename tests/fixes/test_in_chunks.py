@@ -130,3 +130,69 @@ def test_other_shapes_are_left_alone(old: str, new: str, tmp_path: Path) -> None
     text = WHOLE.replace(old, new)
     assert text != WHOLE
     assert "torch.cat" not in after_fixes(text, tmp_path)[0]
+
+
+GENERATES = (
+    LOOP.replace("SequenceClassification", "CausalLM").replace("bert-base-uncased", "gpt2").replace("=8", "=2")
+    + """
+model.eval()
+encoded = tokenizer([row["text"] for row in rows], padding=True, return_tensors="pt").to("cuda")
+outputs = model.generate(**encoded, max_new_tokens=64, do_sample=False)
+answers = tokenizer.batch_decode(outputs, skip_special_tokens=True)
+"""
+)
+ROWS = """outputs = [
+    row
+    for start in range(0, len(encoded["input_ids"]), 128)
+    for row in model.generate(**{key: value[start : start + 128] for key, value in encoded.items()}, \
+max_new_tokens=64, do_sample=False)
+]
+"""
+
+
+def test_generation_for_each_chunk(tmp_path: Path) -> None:
+    found, after = after_fixes(GENERATES, tmp_path)
+    whole = "outputs = model.generate(**encoded, max_new_tokens=64, do_sample=False)\n"
+    assert found == GENERATES.replace(whole, ROWS)
+    assert after.studies[0].space.worst.job.validation.batch_size == 128
+    assert not [one for one in after.findings if one.rule == "eval-unbatched"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("do_sample=False", "do_sample=True"),
+        ("do_sample=False", "top_k=50"),
+        ("do_sample=False", "num_beams=beams()"),
+        ("skip_special_tokens=True", "skip_special_tokens=False"),
+        ("answers = ", "print(outputs.shape)\nanswers = "),
+        ("model.eval()\n", ""),
+        ("AutoModelForCausalLM.from_pretrained", "load"),
+        ("outputs = model", "outputs, = model"),
+    ],
+)
+def test_generation_of_another_shape_is_left(old: str, new: str, tmp_path: Path) -> None:
+    text = GENERATES.replace(old, new)
+    assert text != GENERATES
+    assert "for row in model" not in after_fixes(text, tmp_path)[0]
+
+
+@pytest.mark.slow
+def test_the_answers_are_the_same(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    found, _ = after_fixes(GENERATES, tmp_path)
+    expression = found.partition("outputs = ")[2].partition("\nanswers")[0]
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=20, n_positions=128,
+                                     bos_token_id=1, eos_token_id=1, pad_token_id=0)  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config).eval()
+    mask = (torch.arange(12) >= torch.randint(0, 9, (300, 1))).long()  # padded on the left, as generation needs it
+    encoded = {"input_ids": torch.randint(2, 20, (300, 12)) * mask, "attention_mask": mask}
+
+    def decoded(rows: Any) -> list[list[int]]:
+        return [[token for token in row.tolist() if token > 1] for row in rows]
+
+    whole = model.generate(**encoded, max_new_tokens=64, do_sample=False)
+    assert decoded(eval(expression, {"model": model, "encoded": encoded})) == decoded(whole)

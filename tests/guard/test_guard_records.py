@@ -27,7 +27,7 @@ def test_a_full_disk_is_one_line(
         patched.setattr(os, "write", broken)
         for _ in range(3):
             writer.write("peaks")
-            writer.mark("forward", 3)
+            writer.mark("forward", 3, 3, 0)
     writer.write("end")
     told = capsys.readouterr().err
     assert told.count("\n") == 1
@@ -48,7 +48,7 @@ def test_a_link_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path.with_suffix(".phase").symlink_to(target)
     writer = records.Writer(str(folder))
     writer.write("start")
-    writer.mark("forward", 3)
+    writer.mark("forward", 3, 3, 0)
     assert (writer.failed, target.read_text()) == (True, "kept")
 
 

@@ -31,6 +31,10 @@ large = torch.randn(4096, 512)
 with torch.no_grad():
     model(large)
 torch.save(model.state_dict(), "model.pt")
+try:
+    torch.save(lambda: None, f=os.path.join(os.curdir, "torn.pt"))
+except Exception:
+    model(large[:1].detach())
 if "kill" in sys.argv:
     with torch.no_grad():
         model(large)
@@ -110,6 +114,14 @@ def test_a_killed_process_leaves_where_it_was(killed: tuple[Path, int, Lines]) -
     assert (rank.phase, rank.steps, rank.ended) == ("validation", 5, False)
 
 
+def test_files_that_were_saved_are_known_and_those_that_were_not_ended(killed: tuple[Path, int, Lines]) -> None:
+    folder = killed[0]
+    [rank] = ranks_of(folder)
+    assert [(Path(one.path), one.ended) for one in rank.saves] == [
+        (folder.parent / "model.pt", True), (folder.parent / "torn.pt", False),
+    ]  # fmt: skip
+
+
 def test_workers_of_loaders_write_nothing(killed: tuple[Path, int, Lines]) -> None:
     assert len({line["pid"] for line in killed[2] if line["kind"] == "start"}) == 1
 
@@ -146,3 +158,22 @@ print(min(go(30) for _ in range(10)))
     without = min(float(recorded(tmp_path, program, PREFLIGHT_GUARD="off", **environment)[0].stdout) for _ in range(3))
     with_it = min(float(recorded(tmp_path, program, **environment)[0].stdout) for _ in range(3))
     assert with_it - without < 0.001
+
+
+@pytest.mark.slow
+def test_a_model_of_a_later_trial_is_found(tmp_path: Path) -> None:
+    """Its optimizer tells that it is there."""
+    program = """
+import torch
+for width in (64, 512):
+    model = torch.nn.Linear(width, width)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(5):
+        model(torch.randn(512, width)).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+    done, lines = recorded(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    peaks = [line for line in lines if line["kind"] == "peaks"][-1]["peaks"]
+    assert peaks["forward"]["requested"] >= 2 * 4 * 512 * 512

@@ -188,3 +188,20 @@ def test_a_function_of_an_agent_is_freed_of_what_it_holds() -> None:
                 failed[number] = error
         assert len(failed) == 3
         assert card.live == 0
+
+
+def test_a_job_of_the_public_api_is_asked_as_it_was_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    from preflight.api import job_of
+
+    asked: list[Any] = []
+    monkeypatch.setattr(trials, "need_of", lambda job, gpu: asked.append(job))
+    study = optuna.create_study()
+    study.optimize(trials.optuna(lambda _: 1.0, job=lambda _: job_of({"train.batch_size": 8})), n_trials=1)
+    assert asked == [{"train": {"batch_size": 8}}]
+
+
+def test_an_attempt_with_another_batch_is_another_job() -> None:
+    assert trials._at({"train.batch_size": 8}, 4, 2) == {"train.batch_size": 4, "train.grad_accum": 2}
+    nested = {"train": {"batch_size": 8, "seq_len": 9}}
+    assert trials._at(nested, 4, 2) == {"train": {"batch_size": 4, "seq_len": 9, "grad_accum": 2}}
+    assert trials._at(nested, None, 1) == nested

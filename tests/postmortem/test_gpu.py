@@ -139,6 +139,7 @@ def test_memory_held_by_another_process() -> None:
     assert found.limit == "gpu-shared"
     assert "16 GiB" in found.title
     assert any("777" in note for note in found.notes)
+    assert any("do not reset the GPU" in line for line in found.help)
 
 
 def test_what_others_hold_with_contexts_alone_is_not_to_blame() -> None:
@@ -168,6 +169,7 @@ def test_fragmentation() -> None:
 def test_a_fraction_that_the_program_set() -> None:
     text = new(tried="2.00 GiB", free="12.00 GiB", processes="11.00 GiB allowed; ", allocated="10.00 GiB")
     assert cause(text).limit == "gpu-fraction"
+    assert "frees nothing" in cause(text).help[0]
 
 
 def test_one_failure_told_three_times_is_one() -> None:

@@ -14,6 +14,7 @@ from processes import HANGS
 
 from preflight.vocabulary.errors import UsageError
 from preflight.watch.process import RECORDS, Start, environment, watch
+from preflight.watch.text import summary
 
 PREFLIGHT = [sys.executable, "-m", "preflight", "run", "--mode", "record", "-q", "--"]
 
@@ -45,6 +46,29 @@ def test_the_records_folder_is_gone_afterwards() -> None:
     assert not Path(path.read_text().strip()).exists()
 
 
+def test_without_a_place_for_records_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(prefix: str) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("preflight.watch.process.tempfile.mkdtemp", full)
+    run = watch(Start(("sh", "-c", "echo hello; exit 3")))
+    assert (run.status, run.ranks) == (3, ())
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("hello\n", "preflight run: the command is not recorded: No space left on device\n")
+
+
+def test_other_processes_on_the_gpus_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tmp_path / "nvidia-smi"
+    asked.write_text("#!/bin/sh\necho 71, 2048\necho 72, [N/A]\n")
+    asked.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    run = watch(Start(("true",)))
+    assert run.others == ((71, 2**31),)
+    assert any("other processes held memory of the GPUs at the start: 71 (2 GiB)" in line for line in summary(run))
+
+
 def test_the_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/own/place")
     found = environment(tmp_path, {"MORE": "1"})
@@ -54,7 +78,7 @@ def test_the_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_signal_in_reply_ends_it() -> None:
-    run = watch(Start(("sleep", "600"), {}, lambda _: signal.SIGTERM))
+    run = watch(Start(("sleep", "600"), {}, lambda *_: signal.SIGTERM))
     assert (run.status, run.asked_to_end, run.end) == (-15, signal.SIGTERM, "stopped")
 
 

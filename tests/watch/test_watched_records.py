@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from preflight.engine.ask import job_of
+from preflight.store.records import of_trial
 from preflight.vocabulary.watched import WatchedError, WatchedHost, WatchedRank, WatchedRun
 from preflight.watch.records import pids_of, ranks_of
 from preflight.watch.text import summary
@@ -53,8 +55,24 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert pids_of(tmp_path) == {7}
 
 
+def test_trials_have_their_own_peaks(tmp_path: Path) -> None:
+    tiers = {"forward": {"reserved": 5}}
+    lines = [
+        {"kind": "trial", "phase": "forward", "job": {"train.batch_size": 8}, "peaks": tiers},
+        {"kind": "trial", "phase": "forward", "job": {"train.batch_size": 9}, "peaks": tiers, "memory": "allocator"},
+        {"kind": "trial", "phase": "forward", "job": None, "peaks": tiers},
+    ]
+    [rank] = ranks_of(written(tmp_path, START, PEAKS, *lines))
+    assert [(one.job, one.error is not None) for one in rank.trials] == [
+        ({"train.batch_size": 8}, False), ({"train.batch_size": 9}, True),
+    ]  # fmt: skip
+    run = WatchedRun(0, 1.0, (rank,), WatchedHost(limit=5))
+    kept = [of_trial(run, one, job_of(one.job), None) for one in rank.trials]
+    assert [(one.outcome, one.peak("reserved"), one.host) for one in kept] == [("completed", 5, {}), ("oom", 5, {})]
+
+
 def test_the_mark_has_the_last_phase(tmp_path: Path) -> None:
-    (tmp_path / "rank1-7.phase").write_text(f"{'save':<12}{61:>20}")
+    (tmp_path / "rank1-7.phase").write_text(f"{'save':<12}{61:>20}{70:>20}{99:>20}")
     [rank] = ranks_of(written(tmp_path, START, PEAKS))
     assert (rank.phase, rank.steps) == ("save", 61)
 

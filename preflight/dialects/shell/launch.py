@@ -204,6 +204,9 @@ def _peel(name: str, words: tuple[Word, ...], launch: Launch) -> tuple[tuple[Wor
         rest = _after_options(rest, frozenset({"-t", "-T", "-n", "-f", "-q", "-x", "-X", "-A"}))[1:]
         string = rest[:1] and (word_text(rest[0]) is None or " " in (word_text(rest[0]) or ""))
         return (Word("", Const("bash")), Word("-c"), *rest) if string else tuple(rest), launch
+    if name == "preflight" and rest and word_text(rest[0]) == "run":
+        end = next((index for index, word in enumerate(rest) if word_text(word) == "--"), len(rest))
+        return tuple(rest[end + 1 :]), launch
     if name in _PROFILERS:
         for index, word in enumerate(rest):
             if re.match(r"(python[\d.]*|torchrun|accelerate|deepspeed)$", PurePosixPath(word_text(word) or "").name):

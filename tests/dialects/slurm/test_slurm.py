@@ -106,6 +106,9 @@ def test_exported_variables_reach_the_program(tmp_path: Path) -> None:
         ("nohup time python train.py", "python", None, None, None),
         ("mpirun -np 8 python train.py", "srun", None, 8, None),
         ("nsys profile -o out python train.py", "python", None, None, None),
+        ("preflight run -- python train.py", "python", None, None, None),
+        ("srun -n8 preflight run --retry 2 -- python train.py", "srun", None, 8, None),
+        ("preflight run --mode enforce -- torchrun --nproc_per_node 4 train.py", "torchrun", 4, None, None),
     ],
 )
 def test_launch_lines(
