@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from preflight.program.bindings import bind, constant, under
 from preflight.program.call_site import role_of, targets
 from preflight.python.hooks.loaders import SAMPLES, Samples
-from preflight.python.objects import CallRecord, Instance
+from preflight.python.objects import CallRecord, ClassValue, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Problem, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, unknown
@@ -63,8 +63,22 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
     found += [binding for record in trainers for binding in sample_bindings_of(record)]
     for role, chosen in (("train", by_role["train"]), ("validation", validating)):
         for record in chosen:
-            found += under(record.conditions, _bindings(record, role))
+            bindings = _bindings(record, role)
+            if role == "train" and record.argument("batch_size", 1) is None and _is_batched_again(record, records):
+                one = unknown("a class of the program makes batches of what the loader gives", record.origin)
+                bindings = [bind(each.field, one) if each.field == "train.batch_size" else each for each in bindings]
+            found += under(record.conditions, bindings)
     return found
+
+
+def _is_batched_again(record: CallRecord, records: Sequence[CallRecord]) -> bool:
+    """Whether an iterable class of the program takes the loader, which hands out single samples."""
+    return any(
+        isinstance(other.callee, ClassValue)
+        and any("__iter__" in cls.attributes for cls in other.callee.lineage())
+        and any(one is record.value for given in other.arguments for one in alternatives(given))
+        for other in records
+    )
 
 
 def _instead(record: CallRecord, other: CallRecord) -> bool:
