@@ -157,9 +157,10 @@ def _turns(
     record: CallRecord, stepping: Sequence[CallRecord], records: Sequence[CallRecord], project: Project
 ) -> Expr | None:
     """The n of `for micro in range(n)` around a backward pass, if the step stands behind that loop, in the next one."""
-    nearest, *outer = loops_around(record, project) or [None]
-    if not isinstance(nearest, ast.For) or not isinstance(nearest.iter, ast.Call) or not outer:
+    nests = loops_around(record, project)
+    if len(nests) < 2 or not isinstance(nests[0], ast.For) or not isinstance(nests[0].iter, ast.Call):
         return None
+    nearest, outer = nests[0], nests[1:]
     behind = any(
         step.path == record.path
         and step.function == record.function

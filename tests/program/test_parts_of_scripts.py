@@ -138,3 +138,16 @@ for batch in DataLoader(data, batch_size=4):
 """
     (study,) = studies(text, tmp_path, name="train.py")
     assert value(study, "train.optimizer") != "other"
+
+
+@pytest.mark.parametrize("home", ["LLaMA-Factory/src/train.py", "clone/src/train.py"])
+def test_the_script_of_a_cloned_tool_is_its_command(home: str, tmp_path: Path) -> None:
+    script = "from llamafactory.train.tuner import run_exp\nif __name__ == '__main__':\n    run_exp()\n"
+    settings = (
+        "model_name_or_path: gpt2\nstage: sft\ndo_train: true\nfinetuning_type: full\ntemplate: default\n"
+        "cutoff_len: 512\nper_device_train_batch_size: 8\nbf16: true\n"
+    )
+    line = f"torchrun --nproc_per_node 4 {home} x.yaml\n"
+    (study,) = studies(line, tmp_path, {home: script, "x.yaml": settings}, name="run.sh")
+    fields = ("train.batch_size", "train.seq_len", "parallel.ranks_per_node", "train.gradient_checkpointing")
+    assert [value(study, field) for field in fields] == [8, 512, 4, True]

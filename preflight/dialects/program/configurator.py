@@ -38,8 +38,8 @@ def hook(words: Sequence[Word], project: Project) -> Hook:
     usual = LIBRARY_HOOKS.get("open")
 
     def run(record: CallRecord, ev: Evaluator) -> Abstract | None:
-        name = record.argument("file", 0)
-        if not _is_configurator(name, record, project) and not _configures_itself(name, record, words, project):
+        file = record.argument("file", 0)
+        if not _is_configurator(file, record, project) and not _configures_itself(file, record, words, project):
             return None if usual is None else usual(record, ev)
         frame = ev.modules[record.path].frame
         overridden = {**dict(_files(words, project)), **dict(_flags(words))}

@@ -105,7 +105,11 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
         if command.kind == "script" and text is not None and target_of(text, run, shell, project) is None:
             yield from _string(text, run, shell, project, request, launch)
             return
-        found = _tool_module(command, launch, run, project, request) or _found(command, launch, run, shell, project)
+        found = (
+            _tool_module(command, launch, run, project, request)
+            or _cloned_tool(command, launch, run, shell, project, request)
+            or _found(command, launch, run, shell, project)
+        )
         if found is not None:
             yield found
         return
@@ -372,6 +376,21 @@ def _tool_module(
     script = command.kind == "program" and known[0] == "llamafactory-cli"
     started = commands.one_process(launch) if script else commands.alone(known[0], launch)
     return None if started is None else _tool(*known, started, run, project, request)
+
+
+def _cloned_tool(
+    command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project, request: Request | None
+) -> Launched | None:
+    """The script of a known tool in a clone of its repository; its files are found from where it is started."""
+    path = target_of(command.target, run, shell, project) if command.kind == "program" and command.target else None
+    known = commands.started_by(project.source(path).text, command.words) if path is not None else None
+    if path is None or known is None or command.target is None:
+        return None
+    started = commands.one_process(launch)
+    home = started_in(word_text(command.target), path, run, shell, project)
+    if started is None:  # its own text says nothing of the job: the settings file does
+        return Launched(None, True)
+    return _tool(*known, started, replace(run, directory=home), project, request)
 
 
 def _tool(

@@ -58,7 +58,7 @@ def recognises(source: Source, project: Project) -> bool:
     return shaped and ("method" in top or not _COMPANIONS.isdisjoint(top))
 
 
-def _has_other_keys(top: Mapping[object, object]) -> bool:
+def _has_other_keys(top: Mapping[str, Value]) -> bool:
     from preflight.dialects.wandb.schema import Sweep
 
     return not Sweep.model_fields.keys() >= top.keys()
