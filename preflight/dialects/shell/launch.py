@@ -105,11 +105,8 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
         if command.kind == "script" and text is not None and target_of(text, run, shell, project) is None:
             yield from _string(text, run, shell, project, request, launch)
             return
-        found = (
-            _tool_module(command, launch, run, project, request)
-            or _cloned_tool(command, launch, run, shell, project, request)
-            or _found(command, launch, run, shell, project)
-        )
+        known = _tool_module(command, launch, run, project, request)
+        found = known or _found(command, launch, run, shell, project, request)
         if found is not None:
             yield found
         return
@@ -378,21 +375,6 @@ def _tool_module(
     return None if started is None else _tool(*known, started, run, project, request)
 
 
-def _cloned_tool(
-    command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project, request: Request | None
-) -> Launched | None:
-    """The script of a known tool in a clone of its repository; its files are found from where it is started."""
-    path = target_of(command.target, run, shell, project) if command.kind == "program" and command.target else None
-    known = commands.started_by(project.source(path).text, command.words) if path is not None else None
-    if path is None or known is None or command.target is None:
-        return None
-    started = commands.one_process(launch)
-    home = started_in(word_text(command.target), path, run, shell, project)
-    if started is None:  # its own text says nothing of the job: the settings file does
-        return Launched(None, True)
-    return _tool(*known, started, replace(run, directory=home), project, request)
-
-
 def _tool(
     name: str, words: tuple[Word, ...], launch: Launch, run: StartedCommand, project: Project, request: Request | None
 ) -> Launched | None:
@@ -415,7 +397,7 @@ def _tool(
 
 
 def _found(
-    command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project
+    command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project, request: Request | None
 ) -> Launched | None:
     if command.target is None or command.kind == "none":
         return None
@@ -434,6 +416,10 @@ def _found(
         name = word_text(command.target) or ""
         return Launched(None, trains, Const(name, origin) if name.endswith(".py") else None)
     directory = started_in(word_text(command.target), path, run, shell, project)
+    known = commands.started_by(project.source(path).text, command.words)  # a clone of a tool's repository
+    if known is not None:
+        one = commands.one_process(launch)
+        return _tool(*known, one, replace(run, directory=directory), project, request) if one else Launched(None, True)
     return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group, directory), trains)
 
 
