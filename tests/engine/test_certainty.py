@@ -443,7 +443,9 @@ def test_an_unknown_number_of_gpus_that_share_the_model_makes_no_error(project: 
     )
     root = project({"x.yaml": settings, "z3.json": '{"zero_optimization": {"stage": 3}}'})
     unsure = worst(judged(root, "x.yaml", "A100 80GB")).device
-    assert unsure is not None and unsure.verdict == "unknown"
+    assert unsure is not None
+    assert unsure.verdict == "unknown"
     assert [one.field for one in unsure.assumptions] == ["parallel.gpus_per_node"]
     alone = worst(judged(root, "x.yaml", "A100 80GB", parallel__gpus_per_node=1)).device
-    assert alone is not None and alone.verdict == "exceeds"
+    assert alone is not None
+    assert alone.verdict == "exceeds"
