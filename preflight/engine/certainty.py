@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from preflight.engine.estimator import CLEARLY, Estimator
+from preflight.engine.fit.orders import SHARDED
 from preflight.engine.worst_values import (
     ALL,
     HALF,
@@ -55,7 +56,7 @@ STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "
 TYPES = ("train.precision", "train.weights_dtype")
 """Fields that decide how many bytes a weight has."""
 
-GPU = "machine.gpu"
+GPU, GPUS = "machine.gpu", "parallel.gpus_per_node"
 GIVEN_GPU = ("machine.gpu", "machine.gpu_memory", "machine.context")
 GIVEN_NODE = ("machine.memory_limit", "machine.node_memory", "machine.swap", "machine.shm")
 """Fields that say what a job gets of a GPU, and of a node: what a need is compared with."""
@@ -321,13 +322,18 @@ class Certainty:
 
     def _sharding(self, job: Job) -> Iterator[Assumption]:
         """The sharding, if the file that decides it was not read and the job may fit with its states split over its
-        GPUs."""
+        GPUs; the number of GPUs, if no file states it and the model is split over them."""
+        if GPUS in self.weak and job.parallel.strategy in SHARDED:
+            among = self._device_of(job, {GPUS: NODE, "parallel.ranks_per_node": NODE})
+            if among is not None and among.verdict != "exceeds":
+                yield self._assumption(job, GPUS, f"on {NODE} GPUs it may fit: {self.weak[GPUS].why}")
+            return
         if STATES[0] not in self.weak or job.parallel.strategy not in ("none", "ddp"):
             return
-        gpus = NODE if "parallel.gpus_per_node" in self.weak else job.parallel.gpus_per_node or 1
-        split = {"parallel.strategy": "zero3", "parallel.gpus_per_node": gpus, "parallel.ranks_per_node": gpus}
+        gpus = NODE if GPUS in self.weak else job.parallel.gpus_per_node or 1
+        split = {"parallel.strategy": "zero3", GPUS: gpus, "parallel.ranks_per_node": gpus}
         device = self._device_of(job, split) if gpus > 1 else None
-        whole = self.estimator.full(job).device if "parallel.gpus_per_node" in self.weak else None
+        whole = self.estimator.full(job).device if GPUS in self.weak else None
         layers = whole is not None and whole.process.expected <= NODE * (whole.capacity or 0)  # some on each GPU
         if layers or (device is not None and device.verdict != "exceeds"):
             yield self._assumption(job, STATES[0])

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
+from preflight.engine.fit.orders import SHARDED
 from preflight.engine.named_models import FIELD, says_only_its_folder
 from preflight.engine.worst_values import KEPT
 from preflight.memory.device.positions import positions_of, saved_in_fp32
@@ -60,6 +61,8 @@ AUTO_DTYPE = (5,)
 `dtype="auto"`); before it, in fp32."""
 
 
+NOBODY_COUNTS = "no file that was read says how many GPUs share the model"
+
 IN_THE_TREE = Held(Standing.assumed, "its file lies in the checked tree; --trust accepts it")
 
 CAPACITIES = (
@@ -98,8 +101,8 @@ def standings(study: Study, box: Box, accepted: Accepted) -> dict[str, Held]:
     found = {}
     for name, bound in box.fields.items():
         held = _of(bound)
-        if launch and _of_an_unread_launch(name, bound, study):
-            held = Held(Standing.assumed, launch)
+        if launch and _of_an_unread_launch(name, bound, study, box):
+            held = Held(Standing.assumed, launch if name in LAYOUT or study.links else NOBODY_COUNTS)
         elif _by_default(bound) and gap and name not in (OF_THE_TRAINER if study.program else ()) + OF_THE_LAUNCH:
             held = Held(Standing.assumed, gap, unsaid=True)
         elif name == "model.architecture" and _only_resembles(bound, study):
@@ -301,11 +304,13 @@ def _launch(study: Study) -> str:
     return ""
 
 
-def _of_an_unread_launch(name: str, bound: Bound, study: Study) -> bool:
+def _of_an_unread_launch(name: str, bound: Bound, study: Study, box: Box) -> bool:
     """Whether a launch that was not read decides the field."""
     if name in LAYOUT:
         return _by_default(bound) or (bound.default and _left_to_accelerate(study))
-    return name == GPUS and _by_default(bound) and study.launch.launcher in CONFIGURING
+    if name != GPUS or not _by_default(bound):
+        return False
+    return study.launch.launcher in CONFIGURING or _value(box.fields, STRATEGY) in SHARDED
 
 
 def _left_to_accelerate(study: Study) -> bool:

@@ -39,6 +39,15 @@ class Started:
     launch: Launch
 
 
+def started_by(source: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | None:
+    """The command that a script of the project is by its import, as a clone of the tool's repository has one."""
+    for command in commands().values():
+        for line, first in command.starters.items():
+            if re.search(rf"^{re.escape(line)}\b", source, re.MULTILINE):
+                return command.name, (Word("", Const(first)), *words)
+    return None
+
+
 def module(name: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...]] | None:
     """The command that a module (or its file, `swift/cli/sft.py`) runs, with its words; None for another module."""
     dotted = name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else name

@@ -39,6 +39,8 @@ class ToolCommand(BaseModel):
     """First words of command lines that train."""
     modules: dict[str, str] = {}
     """Python modules that are this command, each with the first word that it replaces ("": none)."""
+    starters: dict[str, str] = {}
+    """Imports of scripts that are this command, each with the first word that it replaces."""
     scripts: bool = False
     """The first words are scripts of the tool's repository, which are started by their files."""
     spawns: bool = False

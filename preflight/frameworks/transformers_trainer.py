@@ -267,15 +267,20 @@ def parses_file(record: CallRecord) -> bool:
 def parameters(
     flavour: str = "transformers", version: str | None = None, trl: str | None = None, used: Used = frozenset()
 ) -> list[Parameter]:
-    """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory."""
+    """The flags that `HfArgumentParser` adds for an arguments class, as far as they decide memory or what is run."""
     may = in_use(version, trl, used)
     own = {**arguments_at(flavour, may.told("transformers"), may.told("trl")), **_OTHERS}
     found = [_agreed(one, flavour, may) if one.name in _DECIDING else one for one in _flags(own)]
-    return [*found, *_flags({name: own[new] for name, new in older_names(flavour, may).items() if new in own}, None)]
+    older = _flags({name: own[new] for name, new in older_names(flavour, may).items() if new in own}, None)
+    unsaid = Const(Unknown("no command line that was read says which parts of the program run", Cause.not_set))
+    parts = _flags({name: Argument("bool", None) for name in PARTS})
+    return [*found, *older, *(replace(one, default=unsaid) for one in parts)]
 
 
 _OTHERS = {"resume_from_checkpoint": Argument("str", None)}
 """Arguments of every release that decide no memory, and that programs hand on."""
+PARTS = ("do_train", "do_predict")
+"""Arguments that the library only keeps: its example scripts, and those written after them, ask for them."""
 _DECIDING = ("gradient_checkpointing", "bf16", "max_length", "beta", "per_device_train_batch_size")
 """Arguments whose default makes another job of it."""
 

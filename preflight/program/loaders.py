@@ -13,7 +13,7 @@ from preflight.program.bindings import bind, constant, same, under
 from preflight.program.call_site import chain_of, role_of, targets
 from preflight.program.loops import in_turns
 from preflight.python.hooks.loaders import SAMPLES, Samples
-from preflight.python.objects import CallRecord, Instance
+from preflight.python.objects import CallRecord, ClassValue, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Problem, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, unknown
@@ -65,8 +65,11 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
     turns = by_role["train"] and in_turns(by_role["train"][0], by_role["train"], records, project)
     for role, chosen in (("train", by_role["train"]), ("validation", validating)):
         for record in chosen:
-            changed = _changed(turns) if record in turns else ()
-            found += under(record.conditions, [*_bindings(record, role, changed)])
+            bindings = _bindings(record, role, _changed(turns) if record in turns else ())
+            if role == "train" and record.argument("batch_size", 1) is None and _is_batched_again(record, records):
+                one = unknown("a class of the program makes batches of what the loader gives", record.origin)
+                bindings = [bind(each.field, one) if each.field == "train.batch_size" else each for each in bindings]
+            found += under(record.conditions, bindings)
     return found
 
 
@@ -76,6 +79,16 @@ def _changed(turns: Sequence[CallRecord]) -> Collection[str]:
         name: [one.argument(name, _POSITIONS.get(name)) or Const(None) for one in turns] for name in _FIELDS["train"]
     }
     return [name for name, values in given.items() if any(not same(value, values[0]) for value in values)]
+
+
+def _is_batched_again(record: CallRecord, records: Sequence[CallRecord]) -> bool:
+    """Whether an iterable class of the program takes the loader, which hands out single samples."""
+    return any(
+        isinstance(other.callee, ClassValue)
+        and any("__iter__" in cls.attributes for cls in other.callee.lineage())
+        and any(one is record.value for given in other.arguments for one in alternatives(given))
+        for other in records
+    )
 
 
 def _instead(record: CallRecord, other: CallRecord) -> bool:

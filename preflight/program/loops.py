@@ -161,7 +161,30 @@ def _rounds(records: Sequence[CallRecord], stepping: Sequence[CallRecord], proje
         for loss in losses:
             if isinstance(loss, Op) and loss.operator == "/" and not is_unknown(loss.operands[1]):
                 return loss.operands[1]
-    return None
+    return next(
+        (found for record in records if is_backward(record) and (found := _turns(record, stepping, records, project))),
+        None,
+    )
+
+
+def _turns(
+    record: CallRecord, stepping: Sequence[CallRecord], records: Sequence[CallRecord], project: Project
+) -> Expr | None:
+    """The n of `for micro in range(n)` around a backward pass, if the step stands behind that loop, in the next one."""
+    nests = loops_around(record, project)
+    if len(nests) < 2 or not isinstance(nests[0], ast.For) or not isinstance(nests[0].iter, ast.Call):
+        return None
+    nearest, outer = nests[0], nests[1:]
+    behind = any(
+        step.path == record.path
+        and step.function == record.function
+        and loops_around(step, project)[:1] == outer[:1]
+        and _line(step) > (nearest.end_lineno or 0)
+        for step in stepping
+    )
+    within = any(nearest in loops_around(step, project) for step in stepping if step.path == record.path)
+    counted = next((one for one in records if one.node is nearest.iter and one.name == "range"), None)
+    return counted.args[0] if behind and not within and counted is not None and len(counted.args) == 1 else None
 
 
 def _is_optimizer_step(record: CallRecord) -> bool:

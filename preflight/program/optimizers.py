@@ -44,6 +44,8 @@ _MODULES = (
 _MADE = ("torch.optim.", "bitsandbytes.optim.", "galore_torch.", "apollo_torch.", "lomo_optim.", "schedulefree.")
 """Where whatever is made with a capital letter is an optimizer, known or not."""
 _BASES = ("Optimizer", "GlobalOptimManager")
+_PLACES = ("accelerate.utils.DummyOptim", "accelerate.utils.deepspeed.DummyOptim")
+"""What stands in the program for the optimizer that DeepSpeed's file names (accelerate 1.1, utils/deepspeed.py)."""
 _NOT_ONE = ("lr_scheduler", "swa_utils", "schedulers")
 _MOMENTUM = {"SGD": 2}
 """Position of `momentum` in torch.optim.SGD(params, lr, momentum, ...)."""
@@ -63,7 +65,7 @@ _OPTIMIZER = frozenset({"optimizer", "optim", "optimiser", "optimizers"})
 
 def is_optimizer(record: CallRecord) -> bool:
     """Whether the call makes an optimizer: of a library that the tables know, of the project, or of any other."""
-    return _of_library(record) or _is_own(record) or _is_foreign(record)
+    return record.name not in _PLACES and (_of_library(record) or _is_own(record) or _is_foreign(record))
 
 
 def _of_library(record: CallRecord) -> bool:

@@ -23,7 +23,6 @@ _SUBMITIT = {
     "parallel.nodes": ("nodes", "slurm_nodes"),
     "parallel.gpus_per_node": ("gpus_per_node", "slurm_gpus_per_node"),
     "parallel.ranks_per_node": ("tasks_per_node", "slurm_ntasks_per_node"),
-    "machine.cpus": ("cpus_per_task", "slurm_cpus_per_task"),
 }
 """Job field -> the arguments of `update_parameters` that give it."""
 
@@ -106,12 +105,20 @@ def _scaled(record: CallRecord) -> Iterator[Binding]:
 
 def _submitted(record: CallRecord) -> Iterator[Binding]:
     for field, names in _SUBMITIT.items():
-        given = next((record.kwargs[name] for name in names if name in record.kwargs), None)
+        given = _given(record, names)
         if given is not None:
             yield bind(field, given, Rank.read, given.origin)
+    cpus, tasks = _given(record, ("cpus_per_task", "slurm_cpus_per_task")), _given(record, _SUBMITIT[RANKS])
+    if cpus is not None:  # SLURM gives them to each task
+        each = cpus if tasks is None else fold(Op("*", (cpus, tasks), cpus.origin))
+        yield bind("machine.cpus", each, Rank.read, cpus.origin)
     memory = record.kwargs.get("mem_gb", record.kwargs.get("slurm_mem_gb"))
     if memory is not None:
         yield bind("machine.memory_limit", Op("*", (memory, Const(2**30)), memory.origin), Rank.read, memory.origin)
+
+
+def _given(record: CallRecord, names: Sequence[str]) -> Expr | None:
+    return next((record.kwargs[name] for name in names if name in record.kwargs), None)
 
 
 _GPU = re.compile(r"(?P<name>[A-Za-z][\w-]*)!?(?::(?P<count>\d+))?$")

@@ -76,6 +76,8 @@ def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) ->
     given: Abstract | None = None
     if isinstance(callee, External) and "." not in callee.name:
         given = call_builtin(site, callee.name)
+        if callee.name == "range" and given is not None:  # the rounds of a loop
+            _record(site, callee).value = given
     elif isinstance(callee, External) and callee.name == "object.__setattr__":
         given = call_builtin(site, "setattr")
     elif isinstance(callee, Attribute) and callee.name == "__setattr__":

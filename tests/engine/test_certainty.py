@@ -433,3 +433,19 @@ def test_no_other_value_takes_more_than_the_worst(said: dict[str, object]) -> No
 
 def test_a_field_with_a_worst_value_is_a_field() -> None:
     assert set(WORST) <= set(fields())
+
+
+def test_an_unknown_number_of_gpus_that_share_the_model_makes_no_error(project: Write) -> None:
+    """A file of settings names ZeRO-3 and nobody shows how many processes there are: one has nothing to share."""
+    settings = (
+        "model_name_or_path: meta-llama/Meta-Llama-3-8B\nstage: sft\nfinetuning_type: full\ntemplate: llama3\n"
+        "cutoff_len: 512\ndeepspeed: z3.json\nper_device_train_batch_size: 1\nbf16: true\n"
+    )
+    root = project({"x.yaml": settings, "z3.json": '{"zero_optimization": {"stage": 3}}'})
+    unsure = worst(judged(root, "x.yaml", "A100 80GB")).device
+    assert unsure is not None
+    assert unsure.verdict == "unknown"
+    assert [one.field for one in unsure.assumptions] == ["parallel.gpus_per_node"]
+    alone = worst(judged(root, "x.yaml", "A100 80GB", parallel__gpus_per_node=1)).device
+    assert alone is not None
+    assert alone.verdict == "exceeds"

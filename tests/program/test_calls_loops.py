@@ -53,6 +53,16 @@ def test_micro_batches_in_an_inner_loop(tmp_path: Path) -> None:
     assert loop(body, tmp_path)[0]["train.grad_accum"] == 4
 
 
+def test_micro_batches_whose_loss_is_not_divided(tmp_path: Path) -> None:
+    body = """
+        for micro in range(args.accum):
+            model(batch).sum().backward()
+        optimizer.step()
+    """
+    assert loop(body, tmp_path)[0]["train.grad_accum"] == 4
+    assert loop(body.replace("        optimizer", "            optimizer"), tmp_path)[0]["train.grad_accum"] == 1
+
+
 KEPT = [
     ("model(batch).sum().backward()", "no"),
     ("loss = model(batch).sum()\nloss.backward()", "no"),

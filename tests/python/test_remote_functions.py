@@ -74,6 +74,15 @@ def test_submitit_gives_the_arguments_and_asks_for_the_nodes(tmp_path: Path) -> 
     assert value(study, "machine.memory_limit") == 100 * 2**30
 
 
+@pytest.mark.parametrize(
+    ("asked", "cpus"), [("cpus_per_task=10, tasks_per_node=8", 80), ("slurm_cpus_per_task=10", 10)]
+)
+def test_submitit_gives_the_cpus_to_each_task(asked: str, cpus: int, tmp_path: Path) -> None:
+    more = f'executor = submitit.AutoExecutor(folder="logs")\nexecutor.update_parameters({asked})\n'
+    (study,) = studies(SUBMITIT + more + "executor.submit(train, 24)\n", tmp_path, name="train.py")
+    assert value(study, "machine.cpus") == cpus
+
+
 def test_an_array_of_jobs_has_no_one_value(tmp_path: Path) -> None:
     more = 'executor = submitit.AutoExecutor(folder="logs")\nexecutor.map_array(train, [8, 16])\n'
     (study,) = studies(SUBMITIT + more, tmp_path, name="train.py")

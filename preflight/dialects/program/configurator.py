@@ -3,9 +3,9 @@
     python train.py config/train_small.py --batch_size=32
 
 The text that is executed sets globals of the program from `sys.argv`: from files of assignments that it names, and from
-`--name=value`. Nothing is run here. Constants of the script, and of the files on its command line, become parameters
-with a flag `--name=` if their names are names of Job fields. Other globals have the value that the command line gives
-them, so that they choose the branches that the run takes.
+`--name=value`. It may stand in the program itself. Nothing is run here. Constants of the script, and of the files on
+its command line, become parameters with a flag `--name=` if their names are names of Job fields. Other globals have the
+value that the command line gives them, so that they choose the branches that the run takes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def hook(words: Sequence[Word], project: Project) -> Hook:
     usual = LIBRARY_HOOKS.get("open")
 
     def run(record: CallRecord, ev: Evaluator) -> Abstract | None:
-        if not _is_configurator(record.argument("file", 0), record, project):
+        file = record.argument("file", 0)
+        if not _is_configurator(file, record, project) and not _configures_itself(file, record, words, project):
             return None if usual is None else usual(record, ev)
         frame = ev.modules[record.path].frame
         overridden = {**dict(_files(words, project)), **dict(_flags(words))}
@@ -86,6 +87,34 @@ def _is_configurator(name: Expr | None, record: CallRecord, project: Project) ->
     return posixpath.basename(value) == "configurator.py"  # not in the project: nanoGPT's, by its name
 
 
+def _configures_itself(name: Expr | None, record: CallRecord, words: Sequence[Word], project: Project) -> bool:
+    """Whether a program opens a file of its command line to execute it, and sets its own globals: the text of a
+    configurator, copied into it."""
+    value = name.value if isinstance(name, Const) else None
+    if isinstance(value, str) and value not in {each for word in words if (each := _text(word)) is not None}:
+        return False
+    module = load_module(record.path, project)
+    if module is None or not any(_sets_globals(node) for node in module.nodes):
+        return False
+    used = {
+        ast.unparse(node.func if isinstance(node, ast.Call) else node)
+        for node in module.nodes
+        if isinstance(node, (ast.Attribute, ast.Call))
+    }
+    return {"sys.argv", "exec"} <= used
+
+
+def _sets_globals(node: ast.AST) -> bool:
+    """`globals()[name] = ...`"""
+    into = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    return into and isinstance(node, ast.Subscript) and ast.unparse(node.value) == "globals()"
+
+
+def _text(word: Word) -> str | None:
+    value = word.value.value if isinstance(word.value, Const) and not word.prefix else None
+    return value if isinstance(value, str) else None
+
+
 def _is_setting(name: str, value: Value) -> bool:
     return isinstance(value, (bool, int, float, str)) and field_for(name) is not None
 
@@ -93,8 +122,8 @@ def _is_setting(name: str, value: Value) -> bool:
 def _files(words: Sequence[Word], project: Project) -> Iterator[tuple[str, Const]]:
     """Constants of the config files on the command line; later ones win."""
     for word in words:
-        path = word.value.value if isinstance(word.value, Const) and not word.prefix else None
-        module = load_module(path, project) if isinstance(path, str) and path.endswith(".py") else None
+        path = _text(word)
+        module = load_module(path, project) if path is not None and path.endswith(".py") else None
         if module is not None:
             yield from _constants(module)
 

@@ -38,7 +38,10 @@ _CALL = re.compile(r"^\w+\(", re.MULTILINE)
 _COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
 _FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
 _OPTUNA = re.compile(r"\btrial\.suggest_")
-_LOCAL_IMPORT = re.compile(r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s+([\w, ]+)|import\s+([\w.]+))", re.MULTILINE)
+_LOCAL_IMPORT = re.compile(
+    r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s*(?:\(([^()]*)\)|([\w, ]+|\*))|import\s+([\w.]+))", re.MULTILINE
+)
+_COMMENT = re.compile(r"#[^\n]*")
 
 
 def recognises(source: Source, project: Project) -> bool:
@@ -115,16 +118,43 @@ def _called(node: ast.stmt) -> str | None:
 
 
 def _imported(source: Source, project: Project) -> Iterator[Source]:
-    """The project's modules that a file imports directly."""
+    """The project's modules that a file imports directly, or by names that a package takes from one of its modules."""
     here = posixpath.dirname(source.path)
-    for match in list(_LOCAL_IMPORT.finditer(source.text))[:60]:
-        module, names, plain = match.group(1), match.group(2), match.group(3)
-        stem = (module if module is not None else plain).lstrip(".").replace(".", "/")
-        inner = [f"{stem}/{name.strip()}" for name in (names or "").split(",")] if module is not None else []
-        for candidate in [stem, *inner]:
+    for module, names in _imports(source.text):
+        stem = module.lstrip(".").replace(".", "/")
+        for candidate in [stem, *(f"{stem}/{name}" for name in names), f"{stem}/__init__"]:
             for base in dict.fromkeys((here, "", "src", posixpath.dirname(here))):
                 path = posixpath.normpath(posixpath.join(base, f"{candidate.strip('/')}.py"))
-                if not path.startswith("..") and path != source.path and project.exists(path):
-                    with suppress(UnreadableFile):  # the check of that file reports it
-                        yield project.source(path)
+                found = _module(path, source, project)
+                if found is not None:
+                    yield found
+                    if candidate.endswith("/__init__"):
+                        yield from _taken_on(found, names, project)
                     break
+
+
+def _imports(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Modules of import statements, each with the names that are imported from it."""
+    for match in list(_LOCAL_IMPORT.finditer(text))[:60]:
+        module, several, named, plain = match.groups()
+        names = _COMMENT.sub("", several if several is not None else named or "").split(",")
+        yield (module if module is not None else plain), [name.split()[0] for name in names if name.strip()]
+
+
+def _taken_on(package: Source, names: list[str], project: Project) -> Iterator[Source]:
+    """The modules from which a package's `__init__.py` takes some names."""
+    for module, taken in _imports(package.text):
+        if module.startswith(".") and ({"*", *names} & set(taken) if "*" not in names else True):
+            inner = module[1:].replace(".", "/")
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(package.path), f"{inner}.py"))
+            found = _module(path, package, project) if inner else None
+            if found is not None:
+                yield found
+
+
+def _module(path: str, of: Source, project: Project) -> Source | None:
+    if path.startswith("..") or path == of.path or not project.exists(path):
+        return None
+    with suppress(UnreadableFile):  # the check of that file reports it
+        return project.source(path)
+    return None

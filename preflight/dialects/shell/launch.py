@@ -106,7 +106,8 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
         if command.kind == "script" and text is not None and target_of(text, run, shell, project) is None:
             yield from _string(text, run, shell, project, request, launch)
             return
-        found = _tool_module(command, launch, run, project, request) or _found(command, launch, run, shell, project)
+        known = _tool_module(command, launch, run, project, request)
+        found = known or _found(command, launch, run, shell, project, request)
         if found is not None:
             yield found
         return
@@ -400,7 +401,7 @@ def _tool(
 
 
 def _found(
-    command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project
+    command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project, request: Request | None
 ) -> Launched | None:
     if command.target is None or command.kind == "none":
         return None
@@ -419,6 +420,10 @@ def _found(
         name = word_text(command.target) or ""
         return Launched(None, trains, Const(name, origin) if name.endswith(".py") else None)
     directory = started_in(word_text(command.target), path, run, shell, project)
+    known = commands.started_by(project.source(path).text, command.words)  # a clone of a tool's repository
+    if known is not None:
+        one = commands.one_process(launch)
+        return _tool(*known, one, replace(run, directory=directory), project, request) if one else Launched(None, True)
     return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group, directory), trains)
 
 

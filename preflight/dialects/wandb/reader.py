@@ -34,7 +34,11 @@ _NUMERIC_KEYS = frozenset({"value", "values", "min", "max", "q", "mu", "sigma", 
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """Whether a file has `parameters` as W&B has them, and a `method` or another key of a sweep."""
+    """Whether a file has `parameters` as W&B has them, and a `method` or another key of a sweep.
+
+    A file without a method and a program, and with a key that W&B does not know, is taken apart by a program: W&B never
+    sees it as it is.
+    """
     if not source.path.endswith(_SUFFIXES) or not _PARAMETERS.search(source.text):
         return False
     try:
@@ -47,7 +51,17 @@ def recognises(source: Source, project: Project) -> bool:
     if not isinstance(parameters, Mapping) or any(key in top for key in ("jobs", "steps", "spec", "openapi")):
         return False
     shaped = any(kind_of(body) for body in parameters.values())
-    return (top.get("method") in METHODS) or (shaped and ("method" in top or not _COMPANIONS.isdisjoint(top)))
+    if top.get("method") in METHODS:
+        return True
+    if not {"method", "program", "command"} & top.keys() and _has_other_keys(top):
+        return False
+    return shaped and ("method" in top or not _COMPANIONS.isdisjoint(top))
+
+
+def _has_other_keys(top: Mapping[str, Value]) -> bool:
+    from preflight.dialects.wandb.schema import Sweep
+
+    return not Sweep.model_fields.keys() >= top.keys()
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
