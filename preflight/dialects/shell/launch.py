@@ -101,8 +101,7 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
                 return
             words, launch = peeled
             continue
-        command = replace(command, words=(*command.ranks, *command.words))
-        text = command.target
+        command, text = replace(command, words=(*command.ranks, *command.words)), command.target
         if command.kind == "script" and text is not None and target_of(text, run, shell, project) is None:
             yield from _string(text, run, shell, project, request, launch)
             return
