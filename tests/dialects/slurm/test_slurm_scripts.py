@@ -110,7 +110,7 @@ def test_a_command_kept_in_variables_within_variables(tmp_path: Path) -> None:
     assert (script.link.target, script.count("ranks_per_node")) == ("train.py", 4)
     ranks = ["--local_rank=0", "--local-rank=0"]  # what this launcher puts before the words
     assert script.words() == [*ranks, "--length", "2048", "--bs", "4", "--lr", "6e-5", "--fp16"]
-    values = [word.value for word in script.link.words if word.value is not None]
+    values = [word.value for word in script.link.words[len(ranks) :] if word.value is not None]
     shown = [script.at(value.origin) for value in values if isinstance(value, Const)]
     assert shown == ["2048", "4", "6e-5"]
 
