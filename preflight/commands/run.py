@@ -140,7 +140,7 @@ class _Asked:
                 keep_left_behind(self._say)
             [*_, record] = _records(WatchedRun(-signal.SIGKILL, 0.0), known, None)
             about = line_of(record)
-        run = watch(Start(words, {MODE: self._mode, **self._environment}, look, about))
+        run = watch(Start(words, {MODE: self._mode, **self._environment}, look, about, self._say))
         if not self._quiet:
             for line in summary(run, None if several else law):
                 self._say(line)
@@ -231,7 +231,7 @@ class _Asked:
             found.setting == "train.batch_size", next((one.transformers for one in run.ranks if one.transformers), ""),
             lambda path: resumed(known, path) if known is not None else None,
         )  # fmt: skip
-        if going.words is None:
+        if going.command is None:
             self._say(f"not started again: {going.text}")
             return None
         saved = going.checkpoint.at if going.checkpoint is not None else 0.0
@@ -240,8 +240,8 @@ class _Asked:
             self._say(f"not started again {going.text}: {lost:.0f} minutes would be lost (--lost-minutes)")
             return None
         self._environment.update(found.environment)
-        self._say(f"starting again {going.text}, {title}: {shlex.join(going.words)[:400]}")
-        return going.words
+        self._say(f"starting again {going.text}, {title}: {shlex.join(going.command)[:400]}")
+        return going.command
 
     def _keep(self, run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> None:
         """The records in the store and in the places that are named. None of them can end the run otherwise."""

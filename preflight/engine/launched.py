@@ -100,7 +100,8 @@ def resumed(known: Launched, path: str) -> tuple[str, ...] | None:
     """The command that goes on from a checkpoint, by a flag or an override of its own; None where it is not certain
     that the program takes one. It is tried by reading the command again: the training has to begin from a checkpoint
     with the word, and not without it, and nothing else may change."""
-    if any(_is_cli(one, known.analysis.project) for one in known.study.study.paths) and "fit" in known.words:
+    command = known.words
+    if any(_is_cli(one, known.analysis.project) for one in known.study.study.paths) and "fit" in command:
         return (*known.words, "--ckpt_path", path)
     for given, none in _words_for(path, known.study.study):
         job, without = _job_with(given, known), known.job

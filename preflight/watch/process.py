@@ -51,6 +51,8 @@ class Start:
     looked: Callable[[Path, WatchedHost], int | None] | None = None
     about: str = ""
     """What is known of the run before it starts, for whoever finds its records where this process was killed too."""
+    say: Callable[[str], object] = len
+    """Gets a line for the user; without it, nobody hears it."""
 
 
 def watch(asked: Start) -> WatchedRun:
@@ -62,7 +64,7 @@ def watch(asked: Start) -> WatchedRun:
         (folder / OWNER).write_text(str(os.getpid()))
         (folder / ABOUT).write_text(asked.about)
     except OSError as error:
-        sys.stderr.write(f"preflight run: the command is not recorded: {error.strerror or error}\n")
+        asked.say(f"the command is not recorded: {error.strerror or error}")
         folder = Path(os.devnull, "none")
     try:
         return _watched(asked, folder)

@@ -54,9 +54,9 @@ def _half(job: Job, name: str) -> Remedy | str:
 
 @dataclass(frozen=True)
 class GoingOn:
-    """Where another start begins. `words`: the command; None: it is not started, and `text` says why."""
+    """Where another start begins. `command` is None: it is not started, and `text` says why."""
 
-    words: tuple[str, ...] | None
+    command: tuple[str, ...] | None
     text: str
     checkpoint: Checkpoint | None = None
 

@@ -154,6 +154,6 @@ def test_where_it_goes_on(
         paths = [written(tmp_path, "last.pt")]
     flag = (lambda path: (*WORDS, "--resume", path)) if takes else (lambda _: None)
     going = going_on(WORDS, checkpoints(ranks(*paths)), resumes, other_batch, "5.23.0", flag)
-    words = going.words
+    words = going.command
     assert ("not" if words is None else "given" if words == WORDS else "flag") == starts
     assert says in going.text
