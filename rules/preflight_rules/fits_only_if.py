@@ -242,15 +242,18 @@ def _longest(case: Case, fixed: dict[str, object], field: str, top: int) -> int 
     """
     steps = sorted({n for power in range(top.bit_length()) for n in _eighths(2**power) if n <= top} | {top})
 
-    def good(value: int) -> bool:
-        return case.fits(with_fields(case.job, {**fixed, field: value}))
+    def quickly(value: int) -> bool | None:
+        return case.may_fit(with_fields(case.job, {**fixed, field: value}))
 
-    found = largest(steps, good)
+    def good(value: int) -> bool:
+        return quickly(value) is not False and case.fits(with_fields(case.job, {**fixed, field: value}))
+
+    found = largest(steps, good, quickly)
     if found is None:
         return None
     at = steps.index(found)
     below, above = steps[max(0, at - NEAR) : at], steps[at + 2 : at + 2 + NEAR]  # the next one is known not to fit
-    return found if all(map(good, below)) and not any(map(good, above)) else FALLS
+    return found if all(quickly(n) or good(n) for n in below) and not any(map(good, above)) else FALLS
 
 
 def _eighths(power: int) -> list[int]:

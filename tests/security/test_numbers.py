@@ -53,7 +53,6 @@ def bounded() -> Iterator[None]:
         raise KeyboardInterrupt(f"more than {CPU_SECONDS} s of CPU")
 
     before = signal.signal(signal.SIGVTALRM, late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
     yield
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     signal.signal(signal.SIGVTALRM, before)
@@ -65,6 +64,7 @@ def test_the_walk_finds_them() -> None:
 
 
 def settled(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
     status = run(arguments)
     shown = capsys.readouterr()
     assert status in (0, 1, 2)
