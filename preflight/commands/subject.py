@@ -151,7 +151,7 @@ def _of_values(values: dict[str, object], asked: EstimateRequest, source: Path) 
     tracing, notes = tracing_of(settings, file.parent if file is not None else Path.cwd(), trust)
     tracing = replace(tracing, progress=asked.progress)
     folder = source if source.is_dir() else source.parent
-    held = by_hand(job, values.keys() | settings.set.keys(), lambda path: trust.accepts(folder / path))
+    held = by_hand(job, values.keys() | settings.set.keys(), lambda path: trust.accepts(folder / path), tracing)
     estimator = Estimator(found, tracing, asked.calibration)
     estimate = Certainty(held, estimator).estimate
     known = {name: one.standing for name, one in held.items()}

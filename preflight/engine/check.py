@@ -278,7 +278,9 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     study, sampled = with_measured(seen.study, project.root) if asked.options.calibration else (seen.study, ())
     moments: Callable[[Job], Sequence[StepMoment]] = partial(moments_of, gpu=target.gpu, tracing=asked.tracing)
     holders: Callable[[Job], Sequence[Holder]] | None = None
-    held = [standings(study, box, lambda path: asked.accepts(project.root / path)) for box in study.boxes]
+    held = [
+        standings(study, box, lambda path: asked.accepts(project.root / path), asked.tracing) for box in study.boxes
+    ]
     if seen.kept is not None:
         estimator = of_run = seen_by(seen.kept, first_job(study.boxes[0]), estimator)
         asked.by_run[id(study)] = study, of_run

@@ -27,6 +27,7 @@ from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import NOT_SEARCHED, OPEN_ARGUMENTS, Reading
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Bound, Box, Source, Study
+from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Op, Unknown, Value, evaluate, names
 
 OWN_LAYOUT = ("hand-written", "lightning", "ultralytics")
@@ -95,7 +96,7 @@ Accepted = Callable[[str], bool]
 """Whether the user accepts a law file of the checked tree, by its path."""
 
 
-def standings(study: Study, box: Box, accepted: Accepted) -> dict[str, Held]:
+def standings(study: Study, box: Box, accepted: Accepted, tracing: Tracing) -> dict[str, Held]:
     """How each field of a box is known. Fields that have no value and no statement are left out."""
     gap, launch = _gap(study), _launch(study)
     found = {}
@@ -128,7 +129,7 @@ def standings(study: Study, box: Box, accepted: Accepted) -> dict[str, Held]:
     open_images = IMAGES in box.fields and _by_default(box.fields[IMAGES])
     known = found.keys() - ({IMAGES} if open_images else set())
     for job in _each_model(box):
-        found |= _taken(_unstated(job, "images") if open_images else job, known)
+        found |= _taken(_unstated(job, "images") if open_images else job, known, tracing)
     if WEIGHTS in found and _may_load_in_half(box):
         why = (
             f"transformers {AUTO_DTYPE[0]} loads weights in the type that they were saved in, and no release is stated"
@@ -161,9 +162,10 @@ def _of_model(axis: Axis) -> bool:
     return any(field.startswith("model.") for field in axis.fields)
 
 
-def _taken(job: Job, known: Collection[str]) -> dict[str, Held]:
+def _taken(job: Job, known: Collection[str], tracing: Tracing) -> dict[str, Held]:
     """Fields that nothing states, and that the law of the model takes a value for."""
-    return {name: Held(Standing.unknown, why) for name, why in taken_by_law(job).items() if name not in known}
+    taken = taken_by_law(job, tracing)
+    return {name: Held(Standing.unknown, why) for name, why in taken.items() if name not in known}
 
 
 def _lies_in_the_tree(name: str, bound: Bound, held: Held, accepted: Accepted) -> bool:
@@ -320,7 +322,7 @@ def _left_to_accelerate(study: Study) -> bool:
     return study.launch.launcher == "accelerate" and not any(name in study.launch.environment for name in said)
 
 
-def by_hand(job: Job, stated: Collection[str], accepted: Accepted) -> dict[str, Held]:
+def by_hand(job: Job, stated: Collection[str], accepted: Accepted, tracing: Tracing) -> dict[str, Held]:
     """How the fields of a Job are known that was written by hand: what it states is read, and the rest are its
     defaults. Only a law is checked, because anybody can have written the file that holds it."""
     found = {
@@ -330,7 +332,7 @@ def by_hand(job: Job, stated: Collection[str], accepted: Accepted) -> dict[str, 
     }
     if job.model.law is not None and not accepted(job.model.law):
         found["model.law"] = IN_THE_TREE
-    return found | {name: Held(Standing.unknown, why) for name, why in taken_by_law(job).items() if name not in stated}
+    return found | _taken(job, stated, tracing)
 
 
 def union(boxes: list[dict[str, Held]]) -> dict[str, Held]:

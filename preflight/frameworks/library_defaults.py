@@ -60,7 +60,8 @@ class Argument:
     default: Scalar
 
 
-def arguments_at(flavour: str, version: str | None, trl: str | None = None) -> dict[str, Argument]:
+@lru_cache(maxsize=256)
+def arguments_at(flavour: str, version: str | None, trl: str | None = None) -> Mapping[str, Argument]:
     """The arguments that decide memory of transformers' class, and of TRL's for other flavours, in these releases."""
     found = _at(table()["transformers"]["transformers"], version)
     if flavour == "transformers":
@@ -191,7 +192,8 @@ def differing(library: str, flavour: str, candidates: Sequence[str]) -> tuple[st
     return tuple(found)
 
 
-def model_config_at(trl: str | None = None) -> dict[str, Argument]:
+@lru_cache(maxsize=64)
+def model_config_at(trl: str | None = None) -> Mapping[str, Argument]:
     """The arguments of trl.ModelConfig that decide memory."""
     return _at(table()["trl"]["model"], trl)
 
@@ -217,8 +219,13 @@ def library_arguments(
 ) -> Arguments:
     """Arguments that were given, with the defaults of the releases."""
     renamed: dict[str, str] = table()["renamed"]
-    defaults = {name: argument.default for name, argument in arguments_at(flavour, version, trl).items()}
-    return Arguments({renamed.get(name, name): expr for name, expr in values.items()}, defaults, rank=None)
+    given = {renamed.get(name, name): expr for name, expr in values.items()}
+    return Arguments(given, _defaults_at(flavour, version, trl), rank=None)
+
+
+@lru_cache(maxsize=256)
+def _defaults_at(flavour: str, version: str | None, trl: str | None) -> Mapping[str, Scalar]:
+    return {name: argument.default for name, argument in arguments_at(flavour, version, trl).items()}
 
 
 def truth(expr: Expr) -> Expr:

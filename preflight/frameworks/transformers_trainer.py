@@ -441,4 +441,5 @@ def _mixed(args: Arguments) -> Expr | None:
 
 def _deepspeed(args: Arguments) -> list[Binding]:
     """A configuration written in place: `deepspeed={...}`, or a mapping in a file of arguments."""
-    return deepspeed_config(args.inner("deepspeed"))
+    config = args.inner("deepspeed")
+    return deepspeed_config(config) if config.given else []

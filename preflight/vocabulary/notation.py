@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _MOST = 2**63
@@ -75,6 +76,7 @@ NEWEST = (10**6,)
 """The version of a library for which no version is stated: it is newer than all others."""
 
 
+@lru_cache(maxsize=4096)
 def release(text: str | None) -> tuple[int, ...] | None:
     """The first three numbers of a version, None where it has none: "2.4+cu121" -> (2, 4), ">=4.46,<5" -> (4, 46)."""
     found = re.search(r"\d+(?:\.\d+){0,2}", (text or "").partition("+")[0])

@@ -14,6 +14,7 @@ from preflight.study import launchers
 from preflight.vocabulary.budgets import Budget
 from preflight.vocabulary.job import build, identity
 from preflight.vocabulary.standing import Held, Standing
+from preflight.vocabulary.tracing import SHIPPED_ONLY
 
 TRAINER = """\
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
@@ -125,7 +126,7 @@ def test_what_the_settings_of_a_tree_say_of_a_machine_is_accepted_by_name(projec
 @pytest.mark.parametrize(("accepted", "expected"), [(False, Standing.assumed), (True, Standing.read)])
 def test_a_job_by_hand_is_as_it_is_stated(accepted: bool, expected: Standing) -> None:
     job = build({"model.law": "own.law", "train.batch_size": 4})
-    found = by_hand(job, ("model.law", "train.batch_size"), lambda path: accepted)
+    found = by_hand(job, ("model.law", "train.batch_size"), lambda path: accepted, SHIPPED_ONLY)
     assert found["model.law"].standing is expected
     assert found["train.batch_size"].standing is Standing.read
     assert found["train.attention"].standing is Standing.default
@@ -160,7 +161,7 @@ def test_the_weaker_of_two_branches_counts() -> None:
     ],
 )
 def test_objects_of_an_image_that_no_file_states_are_unknown(stated: dict[str, object], known: bool) -> None:
-    held = by_hand(build(stated), stated, lambda path: True).get("train.target_len")
+    held = by_hand(build(stated), stated, lambda path: True, SHIPPED_ONLY).get("train.target_len")
     assert (held is None or held.standing.holds) == known
 
 
@@ -174,10 +175,10 @@ def test_objects_of_an_image_that_no_file_states_are_unknown(stated: dict[str, o
 )
 def test_what_a_law_takes_for_a_field_that_is_not_stated(name: str, field: str) -> None:
     job = build({"model.name": name})
-    assert by_hand(job, ("model.name",), lambda path: True)[field].standing is Standing.unknown
+    assert by_hand(job, ("model.name",), lambda path: True, SHIPPED_ONLY)[field].standing is Standing.unknown
     value = [] if field == "train.frozen" else 1
     stated = build({"model.name": name, field: value})
-    assert by_hand(stated, ("model.name", field), lambda path: True)[field].standing is Standing.read
+    assert by_hand(stated, ("model.name", field), lambda path: True, SHIPPED_ONLY)[field].standing is Standing.read
 
 
 def test_a_stated_value_is_another_job_than_the_default() -> None:

@@ -6,13 +6,19 @@ import ast
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from processes import HANGS
 
+from preflight.cli import run
+from preflight.engine.standings import by_hand
+from preflight.memory.device.fit import subprocess as fit_subprocess
 from preflight.system import import_path, processes
+from preflight.vocabulary.job import build
+from preflight.vocabulary.tracing import SHIPPED_ONLY, TRACE
 
 PACKAGE = Path(processes.__file__).parents[1]
 STARTS = re.compile(
@@ -151,3 +157,24 @@ def test_trees_of_the_words(tree: Path) -> None:
     words = ["check", "lib/a.yaml", str(tree.parent / "elsewhere"), "no such", "a\0b", "--trust"]
     found = import_path.checked_trees(words)
     assert set(found) == {str(tree.resolve()), str((tree.parent / "elsewhere").resolve())}
+
+
+WITHOUT_A_LAW = {
+    "model.name": "microsoft/phi-2", "software.litgpt": "0.5", "train.batch_size": 2, "train.seq_len": 512,
+}  # fmt: skip
+"""litgpt's models have no shipped law; what its kind of model takes for a field is asked of traces alone."""
+
+
+def test_no_process_is_started_where_nothing_may_be_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(*words: object, **more: object) -> None:
+        raise AssertionError(f"started {words}")
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    fit_subprocess.installed.cache_clear()
+    (tmp_path / "preflight.toml").write_text("trace = false\n")
+    (tmp_path / "job.json").write_text(json.dumps(WITHOUT_A_LAW))
+    monkeypatch.chdir(tmp_path)
+    assert run(["estimate", "job.json", "--gpu", "t4"]) in (0, 1)
+    by_hand(build(WITHOUT_A_LAW), WITHOUT_A_LAW, lambda path: True, SHIPPED_ONLY)
+    with pytest.raises(AssertionError, match="started"):
+        by_hand(build(WITHOUT_A_LAW), WITHOUT_A_LAW, lambda path: True, TRACE)

@@ -19,7 +19,7 @@ from preflight.vocabulary.budgets import PROGRAM_ROUNDS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
-from preflight.vocabulary.text import Source
+from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Const, Expr, Unknown
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ __all__ = ["NAME", "read", "recognises", "trains_when_started"]
 _EVALUATED: CacheKind[list[Interpreter]] = CacheKind("programs evaluated, for one start or several")
 EVALUATIONS_KEPT = 8
 """Evaluations of one program that are kept. One of a large program may take 100 MiB."""
-_PARSED: CacheKind[PythonDocument] = CacheKind("a program's text, parsed")
+_PARSED: CacheKind[PythonDocument | DocumentError] = CacheKind("a program's text, parsed, or why it cannot be")
 _HEAVY: CacheKind[Binding | None] = CacheKind("packages that a program imports")
 _FOREIGN: CacheKind[list[Binding]] = CacheKind("the framework of a program that is not PyTorch")
 _SAID: CacheKind[CallFacts] = CacheKind("what a program's calls say")
@@ -44,17 +44,26 @@ _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 
+def _parsed(source: Source) -> PythonDocument | DocumentError:
+    from preflight.documents.python import parse_python
+
+    try:
+        return parse_python(source)
+    except DocumentError as error:
+        return error
+
+
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The reading of a program, as far as its text shows. Raises DocumentError if it is not Python."""
     from preflight.dialects.program.sweep import sweep_of
-    from preflight.documents.python import parse_python
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus
     from preflight.frameworks.named_files import folders, joined, without_file
     from preflight.program.versions import bounds, imported, of_another_framework, pinned
 
-    # raises where it is not Python
-    project.remembered.get(_PARSED, lambda: parse_python(source), source.path)
+    parsed = project.remembered.get(_PARSED, lambda: _parsed(source), source.path)
+    if isinstance(parsed, DocumentError):
+        raise parsed.with_traceback(None)
     evaluator = _evaluated(source, call, project)
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))

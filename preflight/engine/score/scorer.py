@@ -159,7 +159,7 @@ class Scorer:
         """The Job of a row, its GPU, and how its fields are known. Raises PreflightError."""
         job, stated = self._stated(given)
         said = given.get(STANDINGS) if isinstance(given, Mapping) else None
-        held = by_hand(job, stated, lambda path: False) | _standings(said)
+        held = by_hand(job, stated, lambda path: False, SHIPPED_ONLY) | _standings(said)
         return *placed(job, self.machine), held
 
     def _stated(self, given: object) -> tuple[Job, Collection[str]]:

@@ -149,11 +149,14 @@ _ENOUGH = {"train.batch_size": 1, "train.seq_len": 8192, "train.text_len": 8}
 _SIDE = "train.image_size"
 
 
-def taken_by_law(job: Job) -> Mapping[str, str]:
+def taken_by_law(job: Job, tracing: Tracing) -> Mapping[str, str]:
     """Fields that a job does not state and that a law takes a value for, though neither a library nor the model has
-    one, each with the reason in words; none where no kind of model is known."""
+    one, each with the reason in words; none where no kind of model is known.
+
+    `tracing` is that of the estimate: kinds of models that are only traced are asked about where traces are allowed.
+    """
     one = with_fields(job, {name: value for name, value in _ENOUGH.items() if job.get(name) is None})
-    found = resolve(one)
+    found = resolve(one, None, tracing)
     if isinstance(found, Unknown) and _SIDE in found.fields:
-        found = resolve(with_fields(one, {_SIDE: 224}))
+        found = resolve(with_fields(one, {_SIDE: 224}), None, tracing)
     return {} if isinstance(found, Unknown) else found.workload.assumes(job, found)
