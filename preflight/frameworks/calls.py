@@ -71,6 +71,7 @@ from preflight.program.passes import sequence_bindings
 from preflight.program.precision import autocast_binding, weights_dtype
 from preflight.program.remote_resources import resource_bindings
 from preflight.program.resuming import resume_bindings
+from preflight.program.runs import in_turns, runs_of
 from preflight.program.switches import switch_bindings
 from preflight.program.unread_calls import changed_by_facts
 from preflight.python.objects import CallRecord, ClassValue, Container, leaves, to_expr
@@ -118,11 +119,15 @@ def read_calls(
     be known to lie `between` others; `parameters` are the names that the program can be given.
 
     Calls that the program reaches count; those of functions that nothing calls (hooks of a framework: a
-    `train_dataloader`, a `model_init`) count for Job fields that no reached call sets.
+    `train_dataloader`, a `model_init`) count for Job fields that no reached call sets. Fields that differ between the
+    trainings of one program are unknown.
     """
     names = frozenset(parameters)
     reached = [record for record in calls if record.reached]
     found = _read(reached, project, (version, trl, between), names)
+    runs = [_read(run, project, (version, trl, between), names).bindings for run in runs_of(reached)]
+    if runs:
+        found = replace(found, bindings=in_turns(found.bindings, runs))
     if len(reached) < len(calls):
         found = _joined(found, _read(calls, project, (version, trl, between), names))
     return _with_unseen(replace(found, facts=(*found.facts, *late_checkpoints(calls))))

@@ -117,6 +117,27 @@ def chain_of(record: CallRecord) -> list[CallRecord]:
     return found[::-1]
 
 
+def calls_around(record: CallRecord) -> Iterator[tuple[CallRecord, int]]:
+    """The calls that entered the function in which a call is made, each with the call's number there."""
+    if record.caller is not None:
+        yield record.caller, record.number
+    yield from record.callers_again.values()
+
+
+def frames_of(record: CallRecord) -> Iterator[CallRecord]:
+    """All calls of functions in which a call is made, directly or through others: one that is made again in other calls
+    of its function is recorded once."""
+    seen: set[int] = set()
+    left = [record]
+    while left:
+        one = left.pop()
+        for caller, _ in calls_around(one):
+            if id(caller) not in seen:
+                seen.add(id(caller))
+                left.append(caller)
+                yield caller
+
+
 def enclosing_function(record: CallRecord, project: Project) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The `def` that the call is written in."""
     for node in around(record, project):

@@ -74,7 +74,7 @@ def backwards(records: Sequence[CallRecord]) -> list[CallRecord]:
 def until_trained(records: Sequence[CallRecord], project: Project) -> list[CallRecord]:
     """The calls up to the last step of the training, and later ones that a loop around both may repeat before it: the
     cast of a trained model and the prompts that it answers say nothing of its training."""
-    steps = [at for at, record in enumerate(records) if is_backward(record) or _starts_trainer(record)]
+    steps = [at for at, record in enumerate(records) if is_backward(record) or starts_trainer(record)]
     if not steps:
         return list(records)
     end = records[steps[-1]]
@@ -89,7 +89,7 @@ def until_trained(records: Sequence[CallRecord], project: Project) -> list[CallR
     return [one for at, one in enumerate(records) if at <= steps[-1] or not one.reached or repeated(one)]
 
 
-def _starts_trainer(record: CallRecord) -> bool:
+def starts_trainer(record: CallRecord) -> bool:
     """`trainer.train()`, `Trainer(...).fit(model)`; `model.train()` only changes the mode."""
     made = (record.receiver or "").endswith("Trainer") or "trainer" in words(record.name.rpartition(".")[0])
     return record.method in ("train", "fit") and made

@@ -106,6 +106,7 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         origin=site.origin,
         function=site.frame.function,
         caller=position.callers[-1] if position.callers else None,
+        number=ev.next_number(),
         conditions=tuple(position.conditions),
         in_loop=position.loops > 0,
         in_try=tuple(name for names in position.handlers for name in names),
@@ -122,6 +123,8 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
     known = next((one for one in same if one.says_the_same(record)), None)  # an unrolled loop repeats its calls
     if known is not None:
         known.conditions = _either(known.conditions, record.conditions)
+        if record.caller is not None:
+            known.callers_again.setdefault(id(record.caller), (record.caller, record.number))
     else:
         same.append(record)
         ev.calls.append(record)
@@ -193,7 +196,7 @@ def _result(site: CallSite, callee: Abstract, record: CallRecord) -> Abstract:
                 return invoke(ev, replace(method, self_value=callee), site.args, site.kwargs, record)
     # functions given to a library are called by it: torch.multiprocessing.spawn(main), executor.submit(run), ...
     for value in (*site.args, *site.kwargs.values()):
-        if isinstance(value, FunctionValue) and id(value.node) not in ev.interpreted and record.reached:
+        if isinstance(value, FunctionValue) and not ev.was_interpreted(value) and record.reached:
             invoke(ev, value, (), {}, record)
     set_by_method(ev, record.receiver_object, record.method, record.origin)
     return library_object(record)

@@ -177,12 +177,13 @@ class Evaluator(ABC):
         self.instances: dict[int, list[Instance]] = {}
         """Objects of the project's classes, by the id of the class."""
         self.modules: dict[str, ModuleValue] = {}
-        self.interpreted: set[int] = set()
-        """Ids of the nodes of functions whose body was interpreted."""
+        self.interpreted: dict[int, dict[int, Frame]] = {}
+        """Ids of the nodes of functions whose body was interpreted, with the scopes that the functions were made in."""
         self.yielded: dict[int, list[Abstract]] = {}
         """What each generator yields, by the id of its node."""
         self.calls_of: dict[int, list[CallRecord]] = {}
         """The different calls of each call expression, by the id of its node."""
+        self._numbered = 0
         self.remembered = Remembered()  # data of hooks and readers
         self.position = Position()
         self.journal = Journal()
@@ -195,6 +196,15 @@ class Evaluator(ABC):
         self._sizes: dict[int, int] = {}
         self._sized: list[Expr] = []
         """The expressions of `_sizes`, kept so that no other object gets the id of one."""
+
+    def next_number(self) -> int:
+        """The number of the next call."""
+        self._numbered += 1
+        return self._numbered
+
+    def was_interpreted(self, function: FunctionValue) -> bool:
+        """Whether its body was interpreted: of a function that another one makes, with the same surrounding values."""
+        return id(function.frame) in self.interpreted.get(id(function.node), {})
 
     # --- what the launch gives ------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ def _unwritten_call(
 
 def _run_body(ev: Evaluator, function: FunctionValue, frame: Frame, caller: CallRecord | None) -> Abstract:
     position = ev.position
-    ev.interpreted.add(id(function.node))
+    ev.interpreted.setdefault(id(function.node), {})[id(function.frame)] = function.frame
     position.functions.append(id(function.node))
     position.callers.append(caller)
     position.entered_with.append(len(position.conditions))

@@ -440,6 +440,11 @@ class CallRecord:
     function: str | None = None
     caller: CallRecord | None = None
     """The enclosing function, "Class.method" for methods, and the call that entered it; None at the top level."""
+    number: int = 0
+    """Calls are numbered in the order in which the program makes them."""
+    callers_again: dict[int, tuple[CallRecord, int]] = field(default_factory=dict)
+    """Further calls that entered the function and in which this one was made again with the same arguments, each with
+    the number that it had there; by their identity."""
     conditions: tuple[Expr, ...] = ()
     in_loop: bool = False
     in_try: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
@@ -33,8 +33,8 @@ _ENTRY = re.compile(
     re.MULTILINE,
 )
 """What starts something at the top of a file, by the functions of libraries; names of variables are anyone's."""
-_CALL = re.compile(r"^\w+\(", re.MULTILINE)
-"""A call as a statement at the top of a file, perhaps."""
+_CALL = re.compile(r"^(?:\w+\(|(?:for|while|with|if|try)\b.*:)", re.MULTILINE)
+"""A call as a statement at the top of a file, perhaps in a block."""
 _COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
 _FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
 _OPTUNA = re.compile(r"\btrial\.suggest_")
@@ -49,7 +49,7 @@ def recognises(source: Source, project: Project) -> bool:
     text = source.text
     if not source.path.endswith(".py") or _is_test(source):
         return False
-    return bool(_ENTRY.search(text) or _acts(text)) and trains(source, project)
+    return bool(_ENTRY.search(text) or _acts(source, project)) and trains(source, project)
 
 
 def trains(source: Source, project: Project) -> bool:
@@ -81,18 +81,53 @@ def _is_test(source: Source) -> bool:
     return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
 
 
-def _acts(text: str) -> bool:
+def _acts(source: Source, project: Project) -> bool:
     """Whether the top level of the file starts training: it has a loop, a `with`, or a call as a statement. Where only
-    an imported module trains, it is the call of a function of the file: `main()`."""
-    here = _trains_here(text)
-    if not here and _CALL.search(text) is None:
+    an imported module trains, it is the call of a function of the file, `main()`, or of an imported one that trains."""
+    here = _trains_here(source.text)
+    if not here and _CALL.search(source.text) is None:
         return False
-    try:
-        body = parse_module(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    body = _body(source.text)
+    if body is None:
         return here  # `read` reports broken scripts
+    if here:
+        return any(map(_starts, body)) or bool(_called(body) & _trainers(body))
     own = {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    return any(_starts(node) if here else _called(node) in own for node in body)
+    return any(_statement(node) in own for node in body) or _calls_imported(body, source, project)
+
+
+def _calls_imported(body: Sequence[ast.stmt], source: Source, project: Project) -> bool:
+    """Whether the top level of a file calls a function that trains and that another file of the project has."""
+    called = _called(body) & {name for _, names in _imports(source.text) for name in names}
+    return bool(called) and any(
+        called & _trainers(_body(other.text) or ()) for other in _imported(source, project) if _trains_here(other.text)
+    )
+
+
+def _body(text: str) -> list[ast.stmt] | None:
+    """The statements of a file; None where it cannot be parsed."""
+    try:
+        return parse_module(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _called(body: Sequence[ast.stmt]) -> set[str]:
+    """The names of functions that statements call outside of functions and classes: `[train(n) for n in SIZES]`."""
+    plain = [node for node in body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    calls = (one.func for node in plain for one in ast.walk(node) if isinstance(one, ast.Call))
+    return {one.id for one in calls if isinstance(one, ast.Name)}
+
+
+def _trainers(body: Sequence[ast.stmt]) -> set[str]:
+    """The names of functions of a file that train, themselves or through another one of them."""
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    found = {name for name, node in functions.items() if _TRAINS.search(ast.unparse(node))}
+    more = found
+    while more:
+        more = {name for name, node in functions.items() if name not in found and _called(node.body) & found}
+        found |= more
+    return found
 
 
 def _starts(node: ast.stmt) -> bool:
@@ -111,7 +146,7 @@ def _is_call(node: ast.stmt) -> bool:
     )
 
 
-def _called(node: ast.stmt) -> str | None:
+def _statement(node: ast.stmt) -> str | None:
     """The name of the function that a statement calls."""
     call = node.value if isinstance(node, ast.Expr) else None
     return call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else None

@@ -6,7 +6,7 @@ Sources: Ray 2.40 (remote functions, actors, `tune.Tuner`, `tune.run`, `TorchTra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from preflight.python.evaluator import Evaluator, Hook
@@ -174,7 +174,7 @@ def _number(expr: Expr | None) -> float | None:
 # --- Modal ------------------------------------------------------------------------------------------------------------
 
 
-def entry_points(module: ModuleValue, interpreted: set[int]) -> Iterator[FunctionValue]:
+def entry_points(module: ModuleValue, interpreted: Collection[int]) -> Iterator[FunctionValue]:
     """The functions that `modal run` starts: the local entry points; where there are none, each function of the app."""
     functions = [one for one in module.frame.variables.values() if isinstance(one, FunctionValue)]
     local = [one for one in functions if _decorated(one, "local_entrypoint")]

@@ -464,3 +464,39 @@ def test_a_program_is_interpreted_once_for_launches_that_it_cannot_tell_apart(tm
 
     assert (batch(BS="8"), batch(BS="16"), batch(BS="8", OTHER="1")) == (8, 16, 8)
     assert [len(one) for one in project.remembered.all(_EVALUATED, "train.py")] == [2]
+
+
+STARTS = {
+    "for size in (8, 22):\n    main(size)\n": True,
+    "rows = [main(size) for size in (8, 22)]\n": False,  # only a block or a call as a statement is looked at here
+    "main(4)\n": True,
+    "if DEBUG:\n    main(4)\n": True,
+    "for size in (8, 22):\n    print(size)\n": False,
+    "def other():\n    main(4)\n": False,
+}
+
+
+@pytest.mark.parametrize("text", STARTS)
+def test_an_imported_function_that_trains(text: str, tmp_path: Path) -> None:
+    (tmp_path / "lib.py").write_text(
+        "import torch\ndef inner(loss):\n    loss.backward()\ndef main(n):\n    inner(n)\n"
+    )
+    (tmp_path / "run.py").write_text("from lib import main\n" + text)
+    project = Project(tmp_path, Settings())
+    assert program.recognises(project.source("run.py"), project) is STARTS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rows = [train(n) for n in (1, 2)]\n", True),
+        ("best = min(train(n) for n in (1, 2))\n", True),
+        ("x = size()\n", False),
+    ],
+)
+def test_a_call_within_an_assignment(text: str, expected: bool, tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(
+        "import torch\ndef train(n):\n    n.backward()\ndef size():\n    return 1\n" + text
+    )
+    project = Project(tmp_path, Settings())
+    assert program.recognises(project.source("run.py"), project) is expected

@@ -1,0 +1,79 @@
+"""Programs that train several times: a field that differs between the trainings is unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs_as_text import is_unknown, read_program, values
+
+TRAIN = """
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+def train(name="gpt2", size=4, length=256, half=False, kind="adamw", less=False, epochs=3):
+    tok, model = AutoTokenizer.from_pretrained("gpt2"), AutoModelForCausalLM.from_pretrained(name).cuda()
+    if less:
+        model.gradient_checkpointing_enable()
+    if kind == "sgd":
+        optimizer = torch.optim.SGD(model.parameters())
+    else:
+        optimizer = torch.optim.AdamW(model.parameters())
+    data = load().map(lambda row: tok(row["text"], truncation=True, padding="max_length", max_length=length))
+    for batch in DataLoader(data, batch_size=size):
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
+            loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+
+"""
+DIFFERENT = {
+    "train(size=4)\ntrain(size=32)": "train.batch_size",
+    "train(size=32)\ntrain(size=4)": "train.batch_size",
+    "for size in (32, 4): train(size=size)": "train.batch_size",
+    "results = [train(size=size) for size in (4, 32)]\nprint(results)": "train.batch_size",
+    "train(length=128)\ntrain(length=1024)": "train.seq_len",
+    "for length in (1024, 128): train(length=length)": "train.seq_len",
+    "for name in ('gpt2', 'gpt2-xl'): train(name)": "model.name",
+    "train(half=True)\ntrain(half=False)": "train.precision",
+    "train(kind='sgd')\ntrain()": "train.optimizer",
+    "train(less=True)\ntrain()": "train.gradient_checkpointing",
+    "def run(size): train(size=size)\nrun(4)\nrun(32)": "train.batch_size",
+}
+EQUAL = {
+    "train(size=16)": ("train.batch_size", 16),
+    "for seed in range(9):\n    torch.manual_seed(seed)\n    train(size=16)": ("train.batch_size", 16),
+    "for epochs in range(9): train(size=16, epochs=epochs)": ("train.batch_size", 16),
+    "train(size=16, length=64)\ntrain(size=32, length=64)": ("train.seq_len", 64),
+}
+
+
+@pytest.mark.parametrize("text", DIFFERENT)
+def test_what_differs_between_trainings_is_unknown(text: str, tmp_path: Path) -> None:
+    assert is_unknown(values(read_program(TRAIN + text + "\n", tmp_path))[DIFFERENT[text]])
+
+
+@pytest.mark.parametrize("text", EQUAL)
+def test_what_all_trainings_have_is_read(text: str, tmp_path: Path) -> None:
+    name, value = EQUAL[text]
+    assert values(read_program(TRAIN + text + "\n", tmp_path))[name] == value
+
+
+def test_two_networks_of_one_training_are_no_two_trainings(tmp_path: Path) -> None:
+    text = """
+import torch
+from torch.utils.data import DataLoader
+from torchvision.models import resnet18
+
+def step(net, optimizer, x):
+    net(x).mean().backward()
+    optimizer.step()
+
+one, other = resnet18().cuda(), resnet18().cuda()
+first, second = torch.optim.Adam(one.parameters()), torch.optim.Adam(other.parameters())
+for x in DataLoader(load(), batch_size=16):
+    step(one, first, x)
+    step(other, second, x)
+"""
+    assert values(read_program(text, tmp_path))["train.batch_size"] == 16
