@@ -140,24 +140,34 @@ def test_a_process_may_be_left_alone(tmp_path: Path, switch: str, variables: dic
     assert (done.returncode, done.stderr, lines) == (0, "", [])
 
 
-@pytest.mark.slow
-def test_a_step_of_two_hundred_modules_costs_less_than_a_millisecond(tmp_path: Path) -> None:
-    program = """
-import time, torch
-model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(200)))
+MODULES = 200
+CALLS = 100
+"""Calls of the guard's functions, and of built-in ones in them, that a step may make: it makes 75, whatever the model.
+They take half a millisecond of CPU time (benchmarks/overhead, docs/results)."""
+
+
+def test_a_step_makes_few_calls(tmp_path: Path) -> None:
+    """Calls are counted and not timed: a busy machine does not count."""
+    program = f"""
+import sys, torch
+model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range({MODULES})))
 optimizer = torch.optim.SGD(model.parameters())
-def go(steps):
-    begun = time.process_time()
-    for _ in range(steps):
-        model(torch.randn(2, 16)).pow(2).mean().backward(); optimizer.step(); optimizer.zero_grad()
-    return (time.process_time() - begun) / steps
-go(10)
-print(min(go(30) for _ in range(10)))
+made = 0
+def called(frame, event, what):
+    global made
+    made += event in ("call", "c_call") and "preflight" in frame.f_code.co_filename
+def go():
+    model(torch.randn(2, 16)).pow(2).mean().backward(); optimizer.step(); optimizer.zero_grad()
+for _ in range(10):
+    go()
+sys.setprofile(called)
+for _ in range(10):
+    go()
+sys.setprofile(None)
+print(made / 10)
 """
-    environment = {"PREFLIGHT_SMALL_CARD": ""}
-    without = min(float(recorded(tmp_path, program, PREFLIGHT_GUARD="off", **environment)[0].stdout) for _ in range(3))
-    with_it = min(float(recorded(tmp_path, program, **environment)[0].stdout) for _ in range(3))
-    assert with_it - without < 0.001
+    done, _ = recorded(tmp_path, program, PREFLIGHT_SMALL_CARD="")
+    assert 0 < float(done.stdout) <= CALLS
 
 
 @pytest.mark.slow
