@@ -71,7 +71,9 @@ class Device(TorchDispatchMode):
     def fake(self, shape: Any, stride: Any, dtype: Any, device: Any = CUDA) -> Any:
         """A tensor without memory."""
         base = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
-        return FakeTensor(self.fake_mode, base, CUDA if device.type == "cuda" and device.index is None else device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", self.tape.current)
+        return FakeTensor(self.fake_mode, base, device)
 
     def _assumed(self, what: str, field: str = "") -> None:
         if self.tape.recording:
@@ -395,7 +397,7 @@ def _methods(device: Device) -> None:
         wrap(torch, name, _of_numbers)
 
     def moved(t: Any, to: Any = None, *_: Any, **__: Any) -> Any:
-        return t.to("cuda" if to is None or device.tape.chooses_gpu else to)
+        return t.to("cuda" if to is None else to)
 
     replace(torch.Tensor, "cuda", moved)
     replace(torch.Tensor, "pin_memory", lambda t, *_, **__: t)

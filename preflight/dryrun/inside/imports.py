@@ -24,7 +24,7 @@ LOGGERS = frozenset({"wandb", "mlflow", "comet_ml", "neptune", "clearml", "aim",
 class Settings(dict):  # type: ignore[type-arg]
     """wandb.config: what the program has put into it, and nothing else. What a sweep would put there is not known."""
 
-    def update(self, given: Any = (), *_: Any, **__: Any) -> None:
+    def update(self, given: Any = (), *_: Any, **__: Any) -> None:  # type: ignore[override]
         """Values of a mapping, or of what argparse has read."""
         super().update(given if isinstance(given, Mapping) else getattr(given, "__dict__", {}))
 
@@ -57,9 +57,9 @@ class _StandIn(importlib.abc.Loader):
     def create_module(self, spec: Any) -> Any:
         module: Any = types.ModuleType(spec.name)
         module.__path__, module.__getattr__ = [], Anything().__getattr__
-        module.config = config = Settings()
-        module.run = run = Anything()
-        run.config = config
+        run: Any = Anything()
+        run.config = module.config = Settings()
+        module.run = run
 
         def begun(*_: Any, config: Any = None, **__: Any) -> Any:
             module.config.update(config or {})
