@@ -13,6 +13,7 @@ from preflight.dryrun.facts import DryRunEstimate
 from preflight.dryrun.process import Answer, Asked, NoAnswer
 from preflight.dryrun.report_of_process import Holders, RunReport
 from preflight.memory.device.law import catalogue
+from preflight.memory.device.workloads import pipelines
 from preflight.vocabulary.machine import Gpu
 
 _ON_CPU = (
@@ -76,8 +77,12 @@ def known_models() -> dict[str, Any]:
         if model is None or model.target is not None:
             continue
         row = {"architecture": model.architecture, "config": dict(model.config)}
+        rows = {"": row, **{f"/{part}": one for part, one in pipelines.parts(name, row).items()}}
         for spelling in (name, *model.aliases, name.rpartition("/")[2]):
-            found.setdefault(spelling.lower(), row)
+            for part, one in rows.items():
+                found.setdefault(f"{spelling}{part}".lower(), one)
+    for name, vae in pipelines.data()["vae_names"].items():
+        found.setdefault(name.lower(), {"architecture": "AutoencoderKL", "config": pipelines.data()["vaes"][vae]})
     return found
 
 

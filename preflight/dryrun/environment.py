@@ -19,9 +19,9 @@ OFFLINE = {
     "WANDB_DISABLED": "true", "COMET_MODE": "DISABLED", "CLEARML_OFFLINE_MODE": "1", "CUDA_VISIBLE_DEVICES": "",
     "TOKENIZERS_PARALLELISM": "false", "MPLBACKEND": "agg", "PYTHONDONTWRITEBYTECODE": "1", "HYDRA_FULL_ERROR": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "NO_ALBUMENTATIONS_UPDATE": "1",
-    "PYTHONUNBUFFERED": "1",
+    "PYTHONUNBUFFERED": "1", "DS_ACCELERATOR": "cuda",
 }  # fmt: skip
-"""Libraries do not look for what they cannot reach, and record to no service."""
+"""Libraries do not look for what they cannot reach, and record to no service. DeepSpeed does not look for a driver."""
 _CACHES = {"TRITON_CACHE_DIR": "triton", "MLFLOW_TRACKING_URI": "mlflow", "XDG_CACHE_HOME": "cache"}
 _HOMES = {"HF_HOME": ".cache/huggingface", "TORCH_HOME": ".cache/torch"}
 """Caches that may hold configurations, tokenizers and data sets: they are found where they are, and read alone."""

@@ -18,6 +18,7 @@ from preflight.vocabulary.spelling import OPTIMIZERS
 from preflight.vocabulary.standing import Assumption, Standing
 
 _AUTOCAST = {"torch.float16": "fp16-mixed", "torch.bfloat16": "bf16-mixed"}
+_SHARDED = ("fsdp", "zero1", "zero2", "zero3")
 UNEVEN = 0.02
 """Part by which two steps may differ: some buffers are made in the first alone."""
 MOST_STEPS = 8
@@ -94,7 +95,8 @@ def _values(report: RunReport, program: StartedProgram) -> Iterator[tuple[str, o
     if counts:
         yield "model.parameters", max(counts)
     if program.world_size > 1:
-        yield "parallel.strategy", "fsdp" if facts.get("strategy") == "fsdp" else "ddp"
+        strategy = facts.get("strategy")
+        yield "parallel.strategy", strategy if strategy in _SHARDED else "ddp"
         yield "parallel.nodes", program.nodes
         yield "parallel.ranks_per_node", program.ranks_per_node
     if report.versions:

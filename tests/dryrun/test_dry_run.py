@@ -420,6 +420,30 @@ def test_views_share_their_storage_and_values(run: Run) -> None:
     assert found.status == 0, found.err
 
 
+CHOSEN = """\
+import torch
+torch.cuda.set_device(FIRST)
+a = torch.nn.Linear(256, 1024).cuda()
+torch.cuda.set_device(1)
+b = torch.nn.Linear(1024, 4096, device="cuda")
+optimizer = torch.optim.SGD([*a.parameters(), *b.parameters()])
+for _ in range(2):
+    b(a(torch.zeros(8, 256, device="cuda:FIRST")).to("cuda")).sum().backward()
+    optimizer.step()
+assert torch.cuda.current_device() == 1 and torch.zeros(1).cuda().device == torch.device("cuda:1")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "weights"), [(0, 4 * (1024 * 4096 + 4096)), (1, 4 * (257 * 1024 + 1025 * 4096))])
+def test_the_gpu_that_was_chosen_last_is_the_current_one(run: Run, first: int, weights: int) -> None:
+    """The model lies on both GPUs, or as a whole on the second, which its batches name."""
+    found = run(CHOSEN.replace("FIRST", str(first)), "--gpus", "2")
+    assert found.status == 0, found.err
+    lines = found.data["dry_run"]["lines"]
+    assert sum(one["bytes"] for one in lines if one["part"] == "weights") == weights
+
+
 @pytest.mark.slow
 def test_a_model_on_two_gpus(run: Run) -> None:
     """The second part is sixteen times the first: its GPU is judged."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from . import guard
 from .patches import answers, replace
 from .settings import Settings
 from .tape import Tape
@@ -57,6 +58,13 @@ class _NoContext(contextlib.nullcontext):  # type: ignore[type-arg]
         super().__init__()
 
 
+def _index(device: Any) -> int | None:
+    """The number of a GPU, however it is spelled; None if it is none."""
+    if isinstance(device, int):
+        return device
+    return torch.device(device).index if device is not None else None
+
+
 def _answers(settings: Settings, tape: Tape) -> dict[str, Any]:
     state, count = torch.random.default_generator, settings.local_world_size
     properties = types.SimpleNamespace(
@@ -67,7 +75,9 @@ def _answers(settings: Settings, tape: Tape) -> dict[str, Any]:
     )  # fmt: skip
 
     def chosen(device: Any, *_: Any) -> None:
-        tape.chooses_gpu = tape.chooses_gpu or str(device) not in ("0", "cuda:0", "cuda")
+        index = _index(device)
+        if index is not None and index >= 0 and index != tape.current and guard.choose(index):
+            tape.current = index
 
     def live(*_: Any, **__: Any) -> int:
         return tape.live
@@ -94,7 +104,7 @@ def _answers(settings: Settings, tape: Tape) -> dict[str, Any]:
         **memory,
         **dict.fromkeys(silent, _nothing),
         "is_available": _true, "device_count": answers(count), "set_device": chosen,
-        "current_device": _zero, "is_initialized": _true,
+        "current_device": lambda *_: tape.current, "is_initialized": _true,
         "get_device_name": answers(settings.gpu_name), "_is_in_bad_fork": answers(False),
         "get_device_properties": answers(properties), "get_device_capability": answers(tuple(settings.capability)),
         "is_bf16_supported": answers(settings.capability[0] >= 8), "initial_seed": _zero,

@@ -46,6 +46,8 @@ _VIEWS = {_ATEN.slice.Tensor, _ATEN.select.int, _ATEN.transpose.int, _ATEN.permu
 """Views of one tensor, whose arguments are numbers. Those that FSDP makes of storages that it resizes are not here."""
 _DECIDES = {"logical_or": True, "bitwise_or": True, "logical_and": False, "bitwise_and": False}
 """Operations of which one operand decides the result where it has this value. A loop that generates ends so."""
+_ANSWERS = {"all": True, "_is_all_true": True, "any": False, "_is_any_true": False}
+"""Questions about every value of a tensor, and what is answered where the values are not known."""
 _BUILDERS = ("__init__", "resize_token_embeddings", "reset_parameters")
 
 
@@ -69,7 +71,9 @@ class Device(TorchDispatchMode):
     def fake(self, shape: Any, stride: Any, dtype: Any, device: Any = CUDA) -> Any:
         """A tensor without memory."""
         base = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
-        return FakeTensor(self.fake_mode, base, CUDA if device.type == "cuda" and device.index is None else device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", self.tape.current)
+        return FakeTensor(self.fake_mode, base, device)
 
     def _assumed(self, what: str, field: str = "") -> None:
         if self.tape.recording:
@@ -144,9 +148,9 @@ class Device(TorchDispatchMode):
             return out
         if func._schema.is_mutable:
             _forget_written(func, args)
-        if name in ("all", "any"):
+        if name in _ANSWERS:
             for t in outs:
-                t._dry_answer = name == "all"
+                t._dry_answer = _ANSWERS[name]
         decided = _DECIDES.get(name)
         if decided is not None and any(v is not None and v.numel() and bool((v == decided).all()) for v in known):
             for t in (t for t in outs if values.small(t) and (t.dtype is torch.bool or not decided)):
@@ -316,18 +320,36 @@ def _admit_to_foreach() -> None:
             known.append(FakeTensor)
 
 
-def _numbered(real: Any, one: Any, *args: Any, **kwargs: Any) -> Any:
-    """`to(0)`: the number of a device alone means the accelerator's, which C++ looks for."""
-    if args and type(args[0]) is int:
-        args = (torch.device("cuda", args[0]), *args[1:])
+def _numbered(real: Any, *args: Any, **kwargs: Any) -> Any:
+    """`device=0`: the number of a device alone means the accelerator's, which C++ looks for."""
     if type(kwargs.get("device")) is int:
         kwargs["device"] = torch.device("cuda", kwargs["device"])
-    return real(one, *args, **kwargs)
+    return real(*args, **kwargs)
+
+
+def _moved_to_number(real: Any, one: Any, *args: Any, **kwargs: Any) -> Any:
+    """`to(0)`."""
+    if args and type(args[0]) is int:
+        args = (torch.device("cuda", args[0]), *args[1:])
+    return _numbered(real, one, *args, **kwargs)
+
+
+def _numbered_factories() -> None:
+    """`torch.zeros(2, device=0)` and its like."""
+    from torch.utils import _device
+
+    constructors: Any = _device._device_constructors()  # it keeps them: set_default_device knows them by identity
+    for function in constructors:
+        name = getattr(function, "__name__", "")
+        if getattr(torch, name, None) is function:
+            wrap(torch, name, _numbered)
+    for name in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like"):
+        wrap(torch, name, _numbered)
 
 
 def _of_numbers(real: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.tensor([...]) of lists with tensors of the device in them: C++ asks these for their numbers by itself."""
-    return real(_numbers(data), *args, **kwargs)
+    return _numbered(real, _numbers(data), *args, **kwargs)
 
 
 def _numbers(data: Any) -> Any:
@@ -369,12 +391,13 @@ def _methods(device: Device) -> None:
     wrap(torch.Tensor, "data_ptr", address)
     replace(torch.UntypedStorage, "data_ptr", lambda storage: storage._cdata)
     for home in (torch.Tensor, torch.nn.Module):
-        wrap(home, "to", _numbered)
+        wrap(home, "to", _moved_to_number)
+    _numbered_factories()
     for name in ("tensor", "as_tensor"):
         wrap(torch, name, _of_numbers)
 
     def moved(t: Any, to: Any = None, *_: Any, **__: Any) -> Any:
-        return t.to("cuda" if to is None or device.tape.chooses_gpu else to)
+        return t.to("cuda" if to is None else to)
 
     replace(torch.Tensor, "cuda", moved)
     replace(torch.Tensor, "pin_memory", lambda t, *_, **__: t)

@@ -16,6 +16,13 @@ _METHODS = 64
 """More entries than the table of methods of DeviceGuardImplInterface has (about 25)."""
 
 
+_BEFORE, _ENTRIES, _GET_DEVICE = 2, 28, 2
+"""Entries of the table before its methods (Itanium C++ ABI, 2.5.2); as many as it has methods, or a few more; the place
+of getDevice, after type and exchangeDevice. A Device is two bytes in a register: its type and its index."""
+_chosen: list[int] = []
+"""The GPU that is the current one, once the program has chosen one."""
+
+
 class NotFakeable(Exception):
     """This build of torch cannot pretend to have a GPU; the message says why."""
 
@@ -47,6 +54,26 @@ def install() -> None:
     ensure()
     if registry[_CUDA] == ctypes.addressof(stand_in):
         raise NotFakeable("torch keeps its own device guard for CUDA")
+
+
+def choose(index: int) -> bool:
+    """Tell C++ which GPU is the current one. The guard that does nothing says 0: a copy of its table says `index` in
+    place of that. False where the guard cannot be had."""
+    registry = _registry()
+    if registry is None or not registry[_CUDA]:
+        return False
+    if not _chosen:
+        table = ctypes.c_void_p.from_address(registry[_CUDA]).value or 0
+        copied = (ctypes.c_void_p * (_METHODS + _BEFORE))()
+        ctypes.memmove(copied, table - 8 * _BEFORE, 8 * (_ENTRIES + _BEFORE))
+        says = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(lambda _: _CUDA | _chosen[0] << 8)
+        copied[_BEFORE + _GET_DEVICE] = ctypes.cast(says, ctypes.c_void_p).value
+        stand_in = ctypes.c_void_p(ctypes.addressof(copied) + 8 * _BEFORE)
+        _kept.extend((copied, says, stand_in))
+        registry[_CUDA] = ctypes.addressof(stand_in)
+        _chosen.append(0)
+    _chosen[0] = index
+    return True
 
 
 def _registry() -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import places
+from .endings import NotThere
 from .patches import Anything
 from .tape import Tape
 
@@ -18,6 +19,33 @@ Hook = Callable[[Any], None]
 
 LOGGERS = frozenset({"wandb", "mlflow", "comet_ml", "neptune", "clearml", "aim", "visdom", "swanlab", "trackio"})
 """Services that record a run: they have no part in its memory."""
+
+
+class Settings(dict):  # type: ignore[type-arg]
+    """wandb.config: what the program has put into it, and nothing else. What a sweep would put there is not known."""
+
+    def update(self, given: Any = (), *_: Any, **__: Any) -> None:  # type: ignore[override]
+        """Values of a mapping, or of what argparse has read."""
+        super().update(given if isinstance(given, Mapping) else getattr(given, "__dict__", {}))
+
+    setdefaults = update
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __missing__(self, name: str) -> Any:
+        raise NotThere(
+            f"the program takes {name} from its search (wandb.config): run its sweep, preflight dry-run SWEEP.yaml, or "
+            "give it a default"
+        )
 
 
 class _StandIn(importlib.abc.Loader):
@@ -29,7 +57,16 @@ class _StandIn(importlib.abc.Loader):
     def create_module(self, spec: Any) -> Any:
         module: Any = types.ModuleType(spec.name)
         module.__path__, module.__getattr__ = [], Anything().__getattr__
-        module.config, module.run = Anything(), Anything()
+        run: Any = Anything()
+        run.config = module.config = Settings()
+        module.run = run
+
+        def begun(*_: Any, config: Any = None, **__: Any) -> Any:
+            module.config.update(config or {})
+            return run
+
+        if "." not in spec.name:
+            module.init = begun
         return module
 
     def exec_module(self, module: Any) -> None:

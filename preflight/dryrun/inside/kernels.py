@@ -121,14 +121,23 @@ class Kernels:
         for one in indices:
             if one is not None and one.dtype in (torch.bool, torch.uint8) and one.dim():
                 mask = one if isinstance(one, FakeTensor) else self.to_copy(one, device=t.device)
-                rest += self.nonzero(mask).unbind(1)
+                found = self.nonzero(mask)
+                picked, columns = values.known(found), found.unbind(1)
+                if picked is not None:
+                    columns = [values.give(o, v) for o, v in zip(columns, picked.unbind(1))]
+                rest += columns
             else:
                 rest.append(one)
         rest = [o if o is None or isinstance(o, FakeTensor) else self.to_copy(o, device=t.device) for o in rest]
         if not isinstance(t, FakeTensor):
             t = self.to_copy(t, device=next(o.device for o in rest if o is not None))
         with self._mode:
-            return _ATEN.index.Tensor(t, rest)
+            out = _ATEN.index.Tensor(t, rest)
+        known = [o if o is None else values.known(o) for o in rest]
+        value = values.known(t)
+        if value is None or not values.small(out) or any(k is None for k, o in zip(known, rest) if o is not None):
+            return out
+        return values.give(out, _ATEN.index.Tensor(value, known))
 
     def unique(self, t: Any, *_: Any, **__: Any) -> Any:
         value = values.known(t)

@@ -127,6 +127,21 @@ class Loops:
         self._unstepped = False
         self._stepped(id(optimizer))
 
+    def whole_step(self, owner: Any, step: Callable[[], Any]) -> Any:
+        """A step of what calls other optimizers itself, some of them more than once: it counts as one."""
+        self._enough(id(owner))
+        self._nested += 1
+        self._tape.optimizing += 1
+        self._tape.mark("step")
+        try:
+            return step()
+        finally:
+            self._nested -= 1
+            self._tape.optimizing -= 1
+            self._tape.mark("stepped")
+            self._unstepped = False
+            self._stepped(id(owner))
+
     def backward(self, real: Any, *args: Any, **kwargs: Any) -> Any:
         if _BY_HAND in self.steps:
             self._enough(_BY_HAND)

@@ -37,8 +37,8 @@ class Tape:
         """Storages that were made empty, what they were, and their GPU."""
         self.devices: dict[int, int] = {}
         """The GPUs of storages on others than the first, by their births."""
-        self.chooses_gpu = False
-        """Whether the program makes a GPU the current one: C++ takes it for the first all the same."""
+        self.current = 0
+        """The GPU that is the current one."""
         self.kinds: dict[int, str] = {}
         """What a storage is (weights, gradients, optimizer, workspace), by its birth."""
         self.shapes: dict[int, str] = {}

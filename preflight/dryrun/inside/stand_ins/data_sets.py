@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
+import sys
 from typing import Any
 
+from .. import places
 from ..patches import wrap
 from ..tape import Tape
+from .vision import PICTURE, assume_pictures
 
 ROWS = 512
 WORDS = 600
@@ -26,6 +30,7 @@ _CHATS = {
     "conversations": [{"from": "human", "value": _TEXT}, {"from": "gpt", "value": _TEXT}],
 }
 """Columns that hold a talk, by the names that trl and axolotl read."""
+_PICTURES = re.compile(r"^(image|img|picture|photo|pixels?)$")
 _NUMBERS = re.compile(r"(^|_)(labels?|idx|id|ids|index|target|score|rating|stars|class)(_|$)")
 
 
@@ -45,13 +50,22 @@ def text(module: Any, tape: Tape) -> None:
         tape.assume(
             f"the data set {path}{f' {name}' if name else ''} is made up: {WORDS} words a text", "train.seq_len"
         )
-        one = made.data_set(str(name))
+        one = made.data_set(str(name), _shows_pictures())
         if split is None:
             return module.DatasetDict(dict.fromkeys(("train", "validation", "test"), one))
         return [one for _ in split] if isinstance(split, (list, tuple)) else one
 
     wrap(module, "load_dataset", load)
     made.install()
+
+
+def _shows_pictures() -> bool:
+    """Whether the program's file that loads the data makes tensors of pictures, and names their column."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and not places.is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    text = "".join(linecache.getlines(frame.f_code.co_filename)) if frame is not None else ""
+    return bool(re.search(r"([\"'])image\1", text) and re.search(r"torchvision|image_processor", text))
 
 
 class _Row(dict):  # type: ignore[type-arg]
@@ -68,11 +82,14 @@ class _MadeUp:
     def __init__(self, module: Any, tape: Tape) -> None:
         self._module, self._tape = module, tape
 
-    def data_set(self, name: str) -> Any:
+    def data_set(self, name: str, pictures: bool = False) -> Any:
         values = {key: [_TEXT] * ROWS for key in _COLUMNS.get(name, ("text",))}
         features = {key: self._module.Value("string") for key in values}
         columns: dict[str, Any] = {**values, "label": [0, 1] * (ROWS // 2), "idx": list(range(ROWS))}
         features.update(label=self._module.ClassLabel(names=["no", "yes"]), idx=self._module.Value("int32"))
+        if pictures:
+            columns["image"], features["image"] = [_value("image", 0)] * ROWS, self._module.Image()
+            assume_pictures("the data set", self._tape)
         return _marked(self._module.Dataset.from_dict(columns, features=self._module.Features(features)))
 
     def install(self) -> None:
@@ -131,6 +148,10 @@ def _value(name: str, number: int) -> Any:
     """A value of a column: what its name suggests."""
     if name in _CHATS:
         return _CHATS[name]
+    if _PICTURES.search(name.lower()):
+        from PIL import Image
+
+        return Image.new("RGB", PICTURE)
     return number % 2 if _NUMBERS.search(name.lower()) else _TEXT
 
 

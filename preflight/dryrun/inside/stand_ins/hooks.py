@@ -10,13 +10,26 @@ from ..loops import Loops
 from ..patches import Anything
 from ..settings import Settings
 from ..tape import Tape
-from . import data_sets, downloads, folders, hub_models, quantised, trainers, vision, weights
+from . import (
+    data_sets,
+    deepspeed,
+    diffusers,
+    downloads,
+    folders,
+    generation,
+    hub_models,
+    quantised,
+    trainers,
+    vision,
+    weights,
+)
 
 
 def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], None]) -> dict[str, Callable[[Any], None]]:
     """The hooks by the name of the module that each is for."""
     layers = quantised.Layers(tape)
     models = hub_models.HubModels(settings.models, tape, refuse, layers.quantise)
+    components = diffusers.Components(models, tape)
     known = hub_models.Tokenizers(models, tape)
     network, missing = downloads.Downloads(tape), folders.Folders(tape)
 
@@ -43,7 +56,9 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "torch.utils.tensorboard.writer": lambda module: setattr(module, "SummaryWriter", Anything),
         "torch.utils.tensorboard": lambda module: setattr(module, "SummaryWriter", Anything),
         "torch.distributed.tensor._sharding_prop": lambda module: shapes_alone(module, tape),
-        "deepspeed": sharding,
+        "deepspeed.ops.op_builder.builder": lambda module: deepspeed.extensions(module, refuse),
+        "deepspeed.runtime.engine": lambda module: deepspeed.engine(module, loops),
+        "deepspeed.runtime.pipe.engine": lambda module: deepspeed.pipeline(module, refuse),
         "torch.distributed.tensor.parallel": sharding,
         "torch.distributed.tensor.parallel.api": sharding,
         "bitsandbytes": layers.bitsandbytes,
@@ -51,7 +66,12 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "transformers.modeling_utils": models.models,
         "transformers.tokenization_utils_base": lambda module: known.install(module.PreTrainedTokenizerBase),
         "transformers.models.auto.tokenization_auto": lambda module: known.install(module.AutoTokenizer),
+        "diffusers.configuration_utils": components.configurations,
+        "diffusers.models.modeling_utils": components.models,
+        "huggingface_hub.hf_api": lambda module: hub_models.uploads(module, tape),
+        "transformers.generation.utils": generation.Generation(tape).install,
         "transformers.trainer": lambda module: trainers.transformers(module, settings),
+        "trl.trainer.grpo_trainer": trainers.grpo,
         "datasets": lambda module: data_sets.text(module, tape),
         "evaluate": lambda module: data_sets.metrics(module, tape),
         "torchvision.datasets.mnist": lambda module: vision.mnist(module, tape),

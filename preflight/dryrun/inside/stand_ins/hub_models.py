@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..patches import replace
+from ..patches import answers, replace
 from ..tape import Tape
 
 _HUB_OPTIONS = ("cache_dir", "force_download", "proxies", "token", "local_files_only", "revision", "trust_remote_code",
@@ -21,6 +21,9 @@ _DTYPE = {False: "torch_dtype", True: "dtype"}
 FEWEST = 100
 """Without files, some tokenizers are made empty, with their special tokens alone."""
 _SPECIAL = ("<unk>", "<pad>", "<s>", "</s>", "<cls>", "<sep>", "<mask>")
+_SENDS = ("upload_folder", "upload_file", "upload_large_folder", "create_commit", "create_branch", "create_tag",
+          "delete_file", "delete_folder", "delete_repo", "update_repo_settings", "preupload_lfs_files")  # fmt: skip
+"""Methods of HfApi that change what the hub has, and whose answer programs do not read."""
 _TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} </s> {% endfor %}"
 
 
@@ -37,6 +40,10 @@ class HubModels:
         entry = self._catalogue.get(str(name).lower())
         return None if entry is None else {"model_type": entry["architecture"], **entry["config"]}
 
+    def part(self, name: Any, folder: Any) -> dict[str, Any] | None:
+        """The configuration of a part of a repository; None if the catalogue has none."""
+        return self.configuration(f"{name}/{folder}" if folder else name)
+
     def configurations(self, module: Any) -> None:
         """transformers.configuration_utils: what cannot be had from the hub comes from the catalogue."""
         cls = getattr(module, "PreTrainedConfig", None) or module.PretrainedConfig
@@ -46,7 +53,7 @@ class HubModels:
             try:
                 return real(klass, name, **kwargs)
             except Exception:
-                known = self.configuration(name)
+                known = self.part(name, kwargs.get("subfolder"))
                 if known is None:
                     raise
             heads = _heads()
@@ -70,7 +77,9 @@ class HubModels:
     ) -> Any:  # fmt: skip
         from transformers import AutoConfig
 
-        config = config if config is not None else AutoConfig.from_pretrained(name)
+        part = {"subfolder": kwargs.pop("subfolder")} if kwargs.get("subfolder") else {}
+        if config is None:
+            config = (cls.config_class if part and cls.config_class else AutoConfig).from_pretrained(name, **part)
         if isinstance(config, (str, os.PathLike)):
             config = AutoConfig.from_pretrained(config)
         stated = quantization_config or getattr(config, "quantization_config", None)
@@ -151,15 +160,15 @@ class Tokenizers:
             except Exception:
                 if os.path.isdir(str(name)):
                     raise
-            return self._made(name)
+            return self._made(name, kwargs.get("subfolder"))
 
         cls.from_pretrained = classmethod(from_pretrained)
 
-    def _made(self, name: Any) -> Any:
+    def _made(self, name: Any, folder: Any = None) -> Any:
         from tokenizers import Tokenizer, models, pre_tokenizers
         from transformers import AutoConfig, PreTrainedTokenizerFast
 
-        known = self._models.configuration(name)
+        known = self._models.part(name, folder)
         if known is None:
             raise OSError(f"a dry run has no tokenizer {name}, and its model is not in preflight's catalogue")
         config = AutoConfig.for_model(**known)
@@ -177,3 +186,19 @@ class Tokenizers:
         tokenizer.chat_template = _TEMPLATE
         self._tape.assume(f"the tokenizer of {name} is made up, with a token for each word", "train.seq_len")
         return tokenizer
+
+
+def uploads(module: Any, tape: Tape) -> None:
+    """huggingface_hub.hf_api: nothing is sent to the hub. Functions of the module are bound methods of its class."""
+
+    def created(*args: Any, repo_id: Any = None, **_: Any) -> Any:
+        names = [one for one in (repo_id, *args) if isinstance(one, str)]
+        tape.assume("nothing was uploaded to the hub")
+        name = names[0] if names else "model"
+        return module.RepoUrl(f"{module.constants.ENDPOINT}/{name if '/' in name else f'user/{name}'}")
+
+    known = {"create_repo": created, **{name: answers(None) for name in _SENDS}}
+    for name, value in known.items():
+        for home in (module.HfApi, module):
+            if hasattr(home, name):
+                replace(home, name, value)

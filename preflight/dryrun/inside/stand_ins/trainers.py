@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from ..patches import replace, wrap
@@ -10,6 +11,8 @@ from ..tape import Tape
 
 VALIDATED = 2
 """Batches of a validation."""
+_OWN_OF_GRPO = ("prompts", "prompt", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
+"""Arguments of a reward that the trainer gives itself."""
 
 
 def transformers(module: Any, settings: Settings) -> None:
@@ -22,10 +25,50 @@ def transformers(module: Any, settings: Settings) -> None:
         for kind in ("eval", "save"):
             if str(getattr(getattr(arguments, f"{kind}_strategy", ""), "value", "")) == "steps":
                 setattr(arguments, f"{kind}_steps", settings.steps)
-        self.callback_handler.pop_callback("WandbCallback")
+        _without_services(self.callback_handler)
         return real(self, *args, **kwargs)
 
     wrap(module.Trainer, "train", trained)
+
+
+def _without_services(handler: Any) -> None:
+    """Callbacks that record the run with a service, which cannot be reached."""
+    for one in list(handler.callbacks):
+        if type(one).__module__.startswith("transformers.integrations") and "TensorBoard" not in type(one).__name__:
+            handler.callbacks.remove(one)
+
+
+def grpo(module: Any) -> None:
+    """trl's GRPOTrainer: columns of a made-up data set that its rewards ask for. Those of trl take talks."""
+
+    def made(
+        real: Any, self: Any, model: Any, reward_funcs: Any, args: Any = None, train_dataset: Any = None, *rest: Any,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        if getattr(train_dataset, "_dry_made_up", False):
+            functions = reward_funcs if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
+            for name in sorted({name for one in functions if callable(one) for name in _asked_of_rows(one)}):
+                if name not in train_dataset.column_names:
+                    train_dataset = train_dataset.add_column(name, [train_dataset[0][name]] * len(train_dataset))
+            if any(str(getattr(one, "__module__", "")).startswith("trl.") for one in functions):
+                talk = [{"role": "user", "content": train_dataset[0]["prompt"]}]
+                rows = [talk] * len(train_dataset)
+                if "prompt" in train_dataset.column_names:
+                    train_dataset = train_dataset.remove_columns("prompt")
+                train_dataset = train_dataset.add_column("prompt", rows)
+        real(self, model, reward_funcs, args, train_dataset, *rest, **kwargs)
+
+    wrap(module.GRPOTrainer, "__init__", made)
+
+
+def _asked_of_rows(function: Any) -> list[str]:
+    """Arguments of a reward that come from columns: those without a default that the trainer does not give itself."""
+    try:
+        asked = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [one.name for one in asked if one.default is one.empty and one.name not in _OWN_OF_GRPO
+            and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]  # fmt: skip
 
 
 def lightning(module: Any, settings: Settings) -> None:

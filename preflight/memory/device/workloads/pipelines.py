@@ -76,6 +76,24 @@ def pipeline(job: Job, model: str) -> Mapping[str, Companion]:
     return found
 
 
+def parts(model: str, denoiser: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The architecture and configuration of each part of a pipeline that is known, by the part's folder. `denoiser`:
+    those of the model itself."""
+    rows = _row(model).get("companions", {})
+    if not rows:
+        return {}
+    found: dict[str, Mapping[str, Any]] = {
+        "unet" if denoiser["architecture"].startswith("UNet") else "transformer": denoiser
+    }
+    for name, row in rows.items():
+        if "vae" in row:
+            found[name] = {"architecture": "AutoencoderKL", "config": data()["vaes"][row["vae"]]}
+        elif "text_encoder" in row:
+            found[name] = data()["text_encoders"][row["text_encoder"]]
+            found[name.replace("text_encoder", "tokenizer")] = found[name]
+    return found
+
+
 def _row(model: str) -> Mapping[str, Any]:
     row: Mapping[str, Any] = data()["models"].get(model, {})
     return row
