@@ -141,23 +141,32 @@ def test_a_process_may_be_left_alone(tmp_path: Path, switch: str, variables: dic
 
 
 @pytest.mark.slow
-def test_a_step_of_two_hundred_modules_costs_less_than_a_millisecond(tmp_path: Path) -> None:
+def test_a_step_of_two_hundred_modules_adds_few_lines_of_python(tmp_path: Path) -> None:
+    """Lines and calls of Python are counted, of the recorder and of all that it makes torch do: the same on each machine."""
     program = """
-import time, torch
+import sys, torch
 model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(200)))
 optimizer = torch.optim.SGD(model.parameters())
 def go(steps):
-    begun = time.process_time()
     for _ in range(steps):
         model(torch.randn(2, 16)).pow(2).mean().backward(); optimizer.step(); optimizer.zero_grad()
-    return (time.process_time() - begun) / steps
-go(10)
-print(min(go(30) for _ in range(10)))
+seen = {"line": 0, "call": 0, "c_call": 0}
+def trace(frame, event, argument):
+    if event == "line":
+        seen[event] += 1
+    return trace
+def profile(frame, event, argument):
+    if event != "line" and event in seen:
+        seen[event] += 1
+go(40)
+sys.settrace(trace); go(20); sys.settrace(None)
+sys.setprofile(profile); go(20); sys.setprofile(None)
+print(sum(seen.values()) / 20)
 """
     environment = {"PREFLIGHT_SMALL_CARD": ""}
-    without = min(float(recorded(tmp_path, program, PREFLIGHT_GUARD="off", **environment)[0].stdout) for _ in range(3))
-    with_it = min(float(recorded(tmp_path, program, **environment)[0].stdout) for _ in range(3))
-    assert with_it - without < 0.001
+    without = float(recorded(tmp_path, program, PREFLIGHT_GUARD="off", **environment)[0].stdout)
+    with_it = float(recorded(tmp_path, program, **environment)[0].stdout)
+    assert 0 < with_it - without < 400, (with_it, without)
 
 
 @pytest.mark.slow
