@@ -85,7 +85,7 @@ def test_workers_that_the_kernel_kills(group: Path) -> None:
     words = ("workers.py", "--batch_size", "64", "--workers", "4")
     status, text = played(*words, run=("--retry", "3"), group=group)
     assert status == 0, text
-    assert "starting again, workers 4 -> 2" in text
+    assert "starting again from the beginning, since no checkpoint was written, workers 4 -> 2: " in text
 
 
 def test_a_validation_that_the_kernel_kills(group: Path) -> None:
