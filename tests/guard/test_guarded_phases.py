@@ -142,7 +142,7 @@ def test_a_process_may_be_left_alone(tmp_path: Path, switch: str, variables: dic
 
 @pytest.mark.slow
 def test_a_step_of_two_hundred_modules_adds_few_lines_of_python(tmp_path: Path) -> None:
-    """Lines and calls of Python are counted, of the recorder and of all that it makes torch do: the same on each machine."""
+    """Lines and calls are counted, those of torch included: the same on each machine. They were 264 beside 15,100."""
     program = """
 import sys, torch
 model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(200)))
