@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from preflight.vocabulary.batch_statistics import TABLE
+from preflight.vocabulary.batch_statistics import TABLE, type_named
 
 LIBRARIES = ("transformers", "diffusers", "timm", "torchvision")
 NORM = re.compile(r"(Sync)?BatchNorm([123]d)?(Act2d)?")
@@ -37,6 +37,8 @@ PER_OBJECT = re.compile(r"\w+For(ZeroShot)?(Object|Instance|Universal|Detection|
 """Classes whose loss is divided by the objects of the micro-batch (loss/loss_for_object_detection.py: num_boxes; the
 losses of MaskFormer and its relatives: num_masks)."""
 BALANCING = re.compile(r"load_balancing_loss_func|router_z_loss_func")
+TRAINED = re.compile(r"\w+(For[A-Z]\w*|LMHead(Model)?|MTModel|EncoderModel)")
+"""Classes that programs and configurations name as what is trained: no towers and no backbones."""
 Status = str
 """`has`, `depends` or `free`."""
 
@@ -135,7 +137,8 @@ def root_of(library: str) -> Path:
 
 
 def of_transformers() -> dict[str, Any]:
-    """By model type: classes with their status, what configurations within it are by default, kinds of loss."""
+    """By model type: classes with their status, what configurations within it are by default, kinds of loss. Beside it,
+    classes whose name does not spell their type."""
     from transformers.models.auto import configuration_auto, modeling_auto
 
     classes: dict[str, set[str]] = {}
@@ -157,7 +160,35 @@ def of_transformers() -> dict[str, Any]:
                 found[name].append(kind)
         if row["balancing"] is not None:
             found["balancing"][kind] = row["balancing"]
-    return found
+    kinds = (*found["free"], *found["mixed"])
+    return {**found, "named_otherwise": dict(_named_otherwise(classes, kinds, configuration_auto))}
+
+
+def _named_otherwise(
+    classes: Mapping[str, Iterable[str]], kinds: Iterable[str], configuration_auto: Any
+) -> Iterator[tuple[str, str]]:
+    """Classes of models whose name does not spell their type, each with its type."""
+    by_class: dict[str, list[str]] = {}
+    for kind in kinds:
+        for name in filter(TRAINED.fullmatch, classes.get(kind, ())):
+            by_class.setdefault(name, []).append(kind)
+    for name, own in sorted(by_class.items()):
+        if len(own) > 1:  # several types have the class: the one whose configuration the class says that it takes
+            taken = [kind for kind in own if name in _configured(kind, configuration_auto)]
+            own = taken or [type_named(name) or own[0]]
+        if type_named(name) not in own:
+            yield name, own[0]
+
+
+def _configured(kind: str, configuration_auto: Any) -> list[str]:
+    """Classes of a type's modules that say that they take the type's configuration."""
+    return _sources_of(kind, configuration_auto).configured_by(configuration_auto.CONFIG_MAPPING_NAMES[kind])
+
+
+def _sources_of(kind: str, configuration_auto: Any) -> Sources:
+    folder = root_of("transformers") / "models" / configuration_auto.model_type_to_module_name(kind)
+    paths = sorted(folder.glob("modeling_*.py"))
+    return Sources(path for path in paths if not path.name.startswith(("modeling_tf_", "modeling_flax_")))
 
 
 def _compact(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,10 +203,7 @@ def _compact(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_type(kind: str, classes: list[str], configuration_auto: Any) -> dict[str, Any] | None:
-    folder = root_of("transformers") / "models" / configuration_auto.model_type_to_module_name(kind)
-    paths = sorted(folder.glob("modeling_*.py"))
-    paths = [path for path in paths if not path.name.startswith(("modeling_tf_", "modeling_flax_"))]
-    sources = Sources(paths)
+    sources = _sources_of(kind, configuration_auto)
     known = [name for name in classes if name in sources.nodes] or sources.configured_by(
         configuration_auto.CONFIG_MAPPING_NAMES[kind]
     )

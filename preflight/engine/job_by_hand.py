@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from preflight.system.files import real
+from preflight.vocabulary.batch_statistics import type_of
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.notation import scaled
@@ -152,27 +153,12 @@ def stated(field: str, value: object) -> object:
     return None if isinstance(found, Unknown) else thawed(found)
 
 
-_HEAD = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|Model)$")
-"""The ends of class names in transformers: LlamaForCausalLM, GPT2LMHeadModel, BertModel."""
-
-
-def _architecture(value: str) -> str:
-    """The model type of a class that has a law; else the unchanged text."""
-    name, heads = _HEAD.subn("", value)
-    if not heads:
-        return value
-    from preflight.memory.device import model_types
-
-    known = {re.sub("[-_]", "", one): one for one in model_types()}
-    return known.get(name.lower(), value)
-
-
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMBT])", re.IGNORECASE)
 
 
 def _text(field: str, value: str) -> object:
     if field == "model.architecture":
-        return _architecture(value)
+        return type_of(value) or value
     if field == "model.parameters":  # "7B" are billions here, and bytes anywhere else
         match = _COUNT.fullmatch(value.strip())
         number = scaled(float(match[1]), 1000 ** (1 + "KMBT".index(match[2].upper()))) if match else None

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from .cuda import without_autocast
+
 TASKS = {
     "causal-lm": "CAUSAL_LM",
     "sequence-classification": "SEQ_CLS",
@@ -63,6 +65,11 @@ def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.n
         config.adapter_layers = depth  # a model that is traced at fewer layers than it has
     with torch.device("meta"), _permutations(method):
         adapted = peft.get_peft_model(model, config)
+    _fold_on_meta()
+    if method == "lora-fa":  # optimizers/lorafa.py, create_lorafa_optimizer
+        for name, parameter in adapted.named_parameters():
+            if "lora_A" in name:
+                parameter.requires_grad_(False)
     if method == "vblora":  # a layer in training asks whether its logits' values are finite; its parts stay in training
         for module in adapted.modules():
             if hasattr(module, "vblora_logits_A"):
@@ -76,6 +83,20 @@ def adapt(model: torch.nn.Module, options: dict[str, Any], task: str) -> torch.n
             if parameter.requires_grad:
                 parameter.data = parameter.data.to(options["half"])
     return adapted
+
+
+def _fold_on_meta() -> None:
+    """peft folds the adapters of fused experts into their weight with autocast off, which torch refuses of meta."""
+    from peft.tuners.lora import layer
+
+    proxy = getattr(layer, "_LoraFactorsProxy", None)
+    if proxy is not None:
+        proxy.forward = _folded
+
+
+def _folded(proxy: Any, weight: torch.Tensor) -> torch.Tensor:
+    with without_autocast():
+        return torch.baddbmm(weight, proxy.lhs, proxy.rhs, alpha=proxy.scaling)
 
 
 @contextlib.contextmanager
@@ -173,6 +194,7 @@ _MAKERS: dict[str, Maker] = {
     "lora": _lora,
     "dora": _lora,
     "rslora": _lora,
+    "lora-fa": _lora,
     "adalora": _adalora,
     "loha": _layers("LoHaConfig"),
     "lokr": _layers("LoKrConfig"),

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from .building import Output
+from .cuda import without_autocast
 from .denoising_steps import Generating
 
 
@@ -35,23 +36,8 @@ def image(side: int, batch: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def without_autocast() -> Iterator[None]:
-    """Autocast off: accelerate wraps the forward of prepared models only, and the frozen denoiser is not prepared."""
-    stack = torch.overrides._get_current_function_mode_stack()
-    mode = next((one for one in reversed(stack) if hasattr(one, "attention")), None)
-    dtype = getattr(mode, "dtype", None)
-    try:
-        if mode is not None:
-            mode.dtype = None
-        yield
-    finally:
-        if mode is not None:
-            mode.dtype = dtype
-
-
-@contextlib.contextmanager
 def _plain(recompute: Any) -> Iterator[None]:
-    with recompute, without_autocast():
+    with recompute, without_autocast():  # accelerate wraps the forward of prepared models; the denoiser is not prepared
         yield
 
 

@@ -6,8 +6,9 @@ emulated above autograd, in a TorchFunctionMode.
 
 from __future__ import annotations
 
+import contextlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -181,3 +182,18 @@ class Cuda(TorchFunctionMode):
         smooth = (-weighted.sum(axis, dtype=torch.float32)).masked_fill_(out, 0.0)
         counts = (~out).sum() if weight is None else weight.gather(0, target.masked_fill(out, 0).flatten()).sum()
         return (1 - smoothing) * loss + total(smooth, counts) * (smoothing / classes)
+
+
+@contextlib.contextmanager
+def without_autocast() -> Iterator[None]:
+    """Autocast off, as under torch.autocast(enabled=False)."""
+    stack = torch.overrides._get_current_function_mode_stack()
+    mode = next((one for one in reversed(stack) if isinstance(one, Cuda)), None)
+    dtype = mode.dtype if mode is not None else None
+    try:
+        if mode is not None:
+            mode.dtype = None
+        yield
+    finally:
+        if mode is not None:
+            mode.dtype = dtype

@@ -83,6 +83,8 @@ def _other(model: dict[str, Any]) -> Any:
 def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
     import transformers
 
+    if model["architecture"] not in transformers.CONFIG_MAPPING:
+        raise CannotBuild(f"transformers {transformers.__version__} has no model type {model['architecture']}")
     config = transformers.AutoConfig.for_model(model["architecture"], **model.get("config", {}))
     for part in (config, *(getattr(config, n, None) for n in ("text_config", "vision_config"))):
         if part is not None and hasattr(part, "use_cache"):
@@ -119,6 +121,9 @@ def enable_checkpointing(model: torch.nn.Module, context_fn: Any) -> None:
         return
     base = getattr(model, "base_model", model)
     base = getattr(base, "model", base) if hasattr(base, "peft_config") else base
+    for adapter in getattr(model, "peft_config", {}).values():
+        if adapter.peft_type.value == "PREFIX_TUNING":  # peft_model.py, PeftModel.__init__
+            raise CannotBuild("peft refuses prefix tuning under gradient checkpointing")
     if not hasattr(base, "gradient_checkpointing_enable"):
         raise CannotBuild(
             f"{type(base).__name__} has no built-in gradient checkpointing: what a program checkpoints "

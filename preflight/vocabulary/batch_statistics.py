@@ -75,6 +75,12 @@ def of_architecture(architecture: str, config: Mapping[str, Any], task: str) -> 
 
 def type_of(architecture: str) -> str | None:
     """The model type of transformers that a type or a class is, in its own spelling."""
+    found = table()["transformers"]["named_otherwise"].get(architecture)
+    return type_named(architecture) if found is None else str(found)
+
+
+def type_named(architecture: str) -> str | None:
+    """The same as the name alone spells it: "GPTNeoXForCausalLM" is "gpt_neox"."""
     types = _types()
     found = types.get(_plain(architecture))
     if found is not None:

@@ -38,6 +38,10 @@ SPELLINGS = [
     ("model.architecture", "LlamaForCausalLM", "llama"),
     ("model.architecture", "GPTNeoXForCausalLM", "gpt_neox"),
     ("model.architecture", "gpt2", "gpt2"),
+    ("model.architecture", "GraniteForCausalLM", "granite"),
+    ("model.architecture", "Gemma3ForCausalLM", "gemma3_text"),  # its name spells another type
+    ("model.architecture", "gpt-bigcode", "gpt_bigcode"),
+    ("model.architecture", "SomebodysForCausalLM", "SomebodysForCausalLM"),
     ("task", "text-classification", "sequence-classification"),
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from preflight.tracer import adapters, quantized, steps  # noqa: E402
+from preflight.tracer import adapters, building, quantized, steps  # noqa: E402
 
 CONFIG = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
           "num_key_value_heads": 2, "vocab_size": 512}  # fmt: skip
@@ -27,10 +27,11 @@ def described(method: str) -> dict[str, Any]:
     return {"method": method, "r": 4, "targets": targets, "options": OPTIONS.get(method, {})}
 
 
-def trace(setup: dict[str, Any]) -> dict[str, Any]:
+def trace(setup: dict[str, Any], architecture: str = "llama", **config: int) -> dict[str, Any]:
     plain = {"weights": "fp32", "autocast": None, "attention": "sdpa", "mask": False, "checkpointing": False}
+    model = {"architecture": architecture, "task": "causal-lm", "config": {**CONFIG, **config}}
     return steps.trace({
-        "model": {"architecture": "llama", "task": "causal-lm", "config": CONFIG}, "setup": {**plain, **setup},
+        "model": model, "setup": {**plain, **setup},
         "point": {"b": 2, "s": 5}, "kind": "train", "warm_up": False,
     })  # fmt: skip
 
@@ -87,6 +88,32 @@ def test_modules_that_are_saved_train_beside_adapters() -> None:
     trained = [sum(row[2] for row in reply["parameters"] if row[3]) for reply in (plain, more)]
     biases = 2 * CONFIG["hidden_size"] * CONFIG["num_hidden_layers"]
     assert trained[1] - trained[0] == CONFIG["hidden_size"] * CONFIG["vocab_size"] + biases
+
+
+def test_adapters_of_fused_experts_train() -> None:
+    """The gate and up weights of all experts of a layer are one parameter, the down weights another."""
+    setup = {"weights": "bf16", "peft": {**described("lora"), "targets": ["gate_proj", "up_proj", "down_proj"]}}
+    reply = trace(setup, "qwen3_moe", moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2, head_dim=16)
+    trained = [name for name, _, _, trains in reply["parameters"] if trains]
+    assert len(trained) == len(reply["gradients"]) == CONFIG["num_hidden_layers"] * 2 * 2
+    assert all(".mlp.experts." in name for name in trained)
+
+
+def test_lora_fa_trains_one_half_of_each_adapter() -> None:
+    lora, half = (trace({"peft": described(method)}) for method in ("lora", "lora-fa"))
+    assert {row[0] for row in half["parameters"] if row[3]} == {
+        row[0] for row in lora["parameters"] if row[3] and "lora_B" in row[0]
+    }
+
+
+def test_prefix_tuning_under_checkpointing_is_refused_as_by_peft() -> None:
+    with pytest.raises(building.CannotBuild, match="prefix tuning"):
+        trace({"peft": described("prefix-tuning"), "checkpointing": True})
+
+
+def test_a_type_that_transformers_does_not_have_is_named() -> None:
+    with pytest.raises(building.CannotBuild, match="no model type somebodys"):
+        trace({}, "somebodys")
 
 
 def test_options_of_values_change_nothing() -> None:

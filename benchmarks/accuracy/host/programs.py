@@ -1,11 +1,13 @@
-"""Small programs as people write them (`programs.txt`): measured, and predicted from nothing but their text and files.
+"""Small programs as people write them (`programs.txt`, `later.txt`): measured, and predicted from their text and files
+alone.
 
     python benchmarks/accuracy/host/programs.py measure [--python COMMAND] [--only WORD]... [--new]
-    python benchmarks/accuracy/host/programs.py predict [--part worked|kept] [--only WORD]...
+    python benchmarks/accuracy/host/programs.py predict [--part worked|kept|later] [--only WORD]...
 
 A program runs whole, by itself, in a folder with the files that its `files:` lines name; its loaders' queues are given
-time to fill, as in slow training steps (`patience/sitecustomize.py`). Half of the programs were drawn to work on,
-before any was predicted; the other half (`kept`) was only reported.
+time to fill, as in slow training steps (`patience/sitecustomize.py`). Half of the programs of the first file were drawn
+to work on, before any was predicted; the other half (`kept`) was only reported. Those of the second file (`later`) were
+written and measured when the law had been finished on the first.
 """
 
 from __future__ import annotations
@@ -27,9 +29,14 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2])]
 
 from benchmarks.accuracy.host import meter, run  # noqa: E402
+from preflight.memory.host.estimate import estimate_host  # noqa: E402
+from preflight.vocabulary.edits_of_job import with_fields  # noqa: E402
+from preflight.vocabulary.job import Job  # noqa: E402
+from preflight.vocabulary.values import Unknown  # noqa: E402
 
-TEXT = HERE / "programs.txt"
+TEXT, LATER = HERE / "programs.txt", HERE / "later.txt"
 MEASURED = PREDICTED = HERE / "programs.jsonl"
+PARTS = {"worked": "worked on", "kept": "kept aside", "later": "written later"}
 CEILING, LIMIT = 6 * 2**30, 400.0
 
 
@@ -47,9 +54,13 @@ class Program:
 
 
 def programs() -> list[Program]:
-    """Every program of the file."""
+    """Every program of both files."""
+    return [*_programs(TEXT), *_programs(LATER)]
+
+
+def _programs(path: Path) -> list[Program]:
     found = []
-    for part in TEXT.read_text(encoding="utf-8").split("==== ")[1:]:
+    for part in path.read_text(encoding="utf-8").split("==== ")[1:]:
         name, _, rest = part.partition("\n")
         lines = rest.splitlines(keepends=True)
         files = [line[7:].strip() for line in lines if line.startswith("files: ")]
@@ -58,9 +69,15 @@ def programs() -> list[Program]:
 
 
 def kept() -> set[str]:
-    """Names of the half that nothing was learnt from."""
-    names = sorted(program.name for program in programs())
+    """Names of the half of the first file that nothing was learnt from."""
+    names = sorted(program.name for program in _programs(TEXT))
     return set(random.Random("preflight host programs").sample(names, len(names) // 2))
+
+
+def part_of() -> dict[str, str]:
+    """The part of each program, by its name."""
+    aside, later = kept(), {program.name for program in _programs(LATER)}
+    return {p.name: "later" if p.name in later else "kept" if p.name in aside else "worked" for p in programs()}
 
 
 def lay_out(program: Program, folder: Path, python: list[str]) -> None:
@@ -134,19 +151,25 @@ class Answer:
 
 
 def predict(program: Program, python: list[str], measured: int) -> Answer:
-    """The answer of `preflight check`, told nothing; a request of exactly what was measured must not be refused."""
+    """What the law of loaders says with the sizes that `preflight check` reads, told nothing.
+
+    The programs train on the processor, whose activations no law has, so that `check` itself gives no figure. The law
+    is asked as if there were a GPU, without the context of CUDA: small models leave little else.
+    """
     with tempfile.TemporaryDirectory(prefix="preflight-host-") as name:
         lay_out(program, Path(name), python)
         target = "job.sh" if program.command[0] != "python" else "train.py"
         command = [sys.executable, "-m", "preflight", "check", "--no-cache", "--output-format", "json", target]
         found = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False, timeout=LIMIT)
     studies = json.loads(found.stdout)["studies"]
-    host = studies[0]["host"] if studies else None
-    if not host:
-        causes = [cause["words"] for cause in studies[0]["unknown_causes"]] if studies else ["nothing recognised"]
-        return Answer(program.name, measured, None, None, None, "; ".join(causes))
-    node = host["per_node"]
-    return Answer(program.name, measured, node["low"], node["expected"], node["high"])
+    if not studies:
+        return Answer(program.name, measured, None, None, None, "nothing recognised")
+    job = Job.model_validate({name: group for name, group in studies[0]["worst"].items() if name != "version"})
+    host = estimate_host(with_fields(job, {"machine.accelerator": "gpu"}), cuda=False)
+    if isinstance(host, Unknown):
+        return Answer(program.name, measured, None, None, None, host.words)
+    node = host.per_node
+    return Answer(program.name, measured, node.low, node.expected, node.high)
 
 
 def summary(found: list[Answer]) -> str:
@@ -182,14 +205,13 @@ def predict_all(chosen: list[Program], python: list[str]) -> list[Answer]:
 
 
 def page() -> list[str]:
-    """Both halves, as the page of results shows them: by the predictions that are kept with the measurements."""
+    """Every part, as the page of results shows them: by the predictions that are kept with the measurements."""
     text = ["| programs | number | answered | median error | worst | inside | low end above what was measured |",
             "|---|---|---|---|---|---|---|"]  # fmt: skip
-    for name in ("worked", "kept"):
-        some = [row for row in rows().values() if "predicted" in row and (row["id"] in kept()) == (name == "kept")]
+    for name in PARTS:
+        some = [row for row in rows().values() if "predicted" in row and part_of()[row["id"]] == name]
         found = [Answer(r["id"], r["measured"]["bytes"], *(r["predicted"] or (None, None, None))) for r in some]
-        words = {"worked": "worked on", "kept": "kept aside"}[name]
-        text.append(f"| {words} | {summary(found)}")
+        text.append(f"| {PARTS[name]} | {summary(found)}")
     return text
 
 
@@ -199,11 +221,11 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="the command that runs measured programs")
     parser.add_argument("--only", action="append", default=[], help="programs whose name contains this")
     parser.add_argument("--new", action="store_true", help="only programs that were not measured")
-    parser.add_argument("--part", choices=("worked", "kept"), help="the half that was worked on, or the other")
+    parser.add_argument("--part", choices=tuple(PARTS), help="those worked on, kept aside, or written later")
     args = parser.parse_args()
     chosen = [p for p in programs() if not args.only or any(word in p.name for word in args.only)]
     if args.part:
-        chosen = [program for program in chosen if (program.name in kept()) == (args.part == "kept")]
+        chosen = [program for program in chosen if part_of()[program.name] == args.part]
     if args.what == "measure":
         measure_all(chosen, shlex.split(args.python), args.new)
     else:

@@ -7,7 +7,6 @@ allocator gives allocated and reserved; context and libraries on top give what n
 from __future__ import annotations
 
 from preflight.memory.device.estimate import bound, estimate, may_fit
-from preflight.memory.device.law.catalogue import model_types
 from preflight.memory.device.step.intervals import blocks
 
-__all__ = ["blocks", "bound", "estimate", "may_fit", "model_types"]
+__all__ = ["blocks", "bound", "estimate", "may_fit"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from preflight.memory.device.law import catalogue, quantization
 from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
 from preflight.memory.device.workloads import image_models, registry
+from preflight.vocabulary.batch_statistics import type_of
 from preflight.vocabulary.budgets import MODEL_LAYERS
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.job import Job
@@ -105,8 +106,9 @@ def _named(job: Job) -> _Named | Unknown:
     model = job.model
     known = catalogue.find(model.name) if model.name else None
     if model.architecture and model.config is not None:
-        architecture = model.architecture.replace("_", "-")
-        return _Named(model.name or model.architecture, architecture, job.task or "", model.config)
+        task = job.task or _task_of(model.architecture)
+        architecture = type_of(model.architecture) or model.architecture
+        return _Named(model.name or model.architecture, architecture, task, model.config)
     if model.target:
         known = catalogue.find(model.target)
         if known is not None and known.target is None:
@@ -127,7 +129,7 @@ def _named(job: Job) -> _Named | Unknown:
         read = catalogue.read_config(path) if path else None
         if read is not None:
             kinds = read.get("architectures") or [""]
-            task = next((t for ending, t in _TASKS.items() if str(kinds[0]).endswith(ending)), "")
+            task = _task_of(str(kinds[0]))
             architecture = str(read.get("model_type") or read.get("_class_name", ""))  # diffusers has the latter
             return _Named(str(path), architecture, task, {**read, **(model.config or {})})
     if model.name:
@@ -141,6 +143,11 @@ def _named(job: Job) -> _Named | Unknown:
         "the model is not known: no file that was read names one that preflight knows, or gives its dimensions",
         Cause.model_unknown,
     )
+
+
+def _task_of(name: str) -> str:
+    """The task of a class of transformers; "" of any other name."""
+    return next((task for ending, task in _TASKS.items() if name.endswith(ending)), "")
 
 
 _ENOUGH = {"train.batch_size": 1, "train.seq_len": 8192, "train.text_len": 8}

@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from preflight.memory.device.families import FAMILIES
 from preflight.system import observed
 from preflight.system.files import UnreadableFile, read_text
 
@@ -68,11 +67,6 @@ def _index() -> dict[str, str]:
     for spelling, name in list(index.items()):  # "bert-large-uncased" for "google-bert/bert-large-uncased"
         index.setdefault(spelling.rpartition("/")[2], name)
     return index
-
-
-def model_types() -> tuple[str, ...]:
-    """The types of transformers' models that have a family of laws."""
-    return tuple(family.model_type for family in FAMILIES.values())
 
 
 def names(words: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.store import image_path
 from preflight.memory.device.law.workload import Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads.own_step import begin, without_mask
-from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Unknown
 
 SIZES = Path(__file__).with_name("image_sizes.json")
@@ -37,6 +36,12 @@ ALIKE = (*VALUES_ONLY, "num_classes")
 """Keyword arguments that one law serves for: those of values, and of the last layer (which it has at 1,000 classes)."""
 LIBRARIES = ("timm:", "torchvision:")
 """Targets that are built without importing code of the user's."""
+_WITHOUT_ATTENTION = re.compile(
+    r"(?!.*hybrid).*(res(net|next|nest|2net|mlp)|regnet|vgg|densenet|mobilenet|efficientnet|convnext|darknet|inception|"
+    r"xception|mnasnet|nfnet|dla\d|dpn\d|hrnet|lcnet|tinynet|rexnet|ghostnet|mixnet|gernet|alexnet|googlenet|squeezenet|"
+    r"shufflenet|mixer|gmlp|poolformer).*"
+)
+"""Families of timm and torchvision without scaled_dot_product_attention: the setting changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,8 @@ class ImageModel(Workload):
             return setup
         image = train.image_size or int(asked.config.get("image_size", usual_size(target)))
         kwargs = {k: v for k, v in (asked.job.model.kwargs or {}).items() if k not in VALUES_ONLY}
-        # The user's setting is used if it can be traced; shipped laws are of scaled_dot_product_attention.
-        written_out = train.attention in ("eager", "math") and _can_trace(asked.tracing)
+        # Shipped laws are of scaled_dot_product_attention.
+        written_out = train.attention in ("eager", "math") and not _WITHOUT_ATTENTION.fullmatch(target)
         attention = "math" if written_out else "sdpa"
         setup = replace(without_mask(setup), attention=attention, channels_last=bool(train.channels_last))
         lengths = {"b": train.batch_size or 1, "i": image}
@@ -140,9 +145,3 @@ def _sizes() -> dict[str, dict[str, int]]:
         home: {name: int(size) for size, names in by_size.items() for name in names.split()}
         for home, by_size in data.items()
     }
-
-
-def _can_trace(tracing: Tracing) -> bool:
-    from preflight.memory.device.fit.subprocess import can_trace
-
-    return can_trace(tracing)

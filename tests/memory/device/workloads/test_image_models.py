@@ -14,6 +14,7 @@ from preflight.memory.device.step import intervals
 from preflight.memory.device.workloads import image_models as images
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
+from preflight.vocabulary.values import Unknown
 
 MIB = 2**20
 
@@ -87,3 +88,12 @@ def test_where_benchmarking_is_unknown_the_interval_holds_both() -> None:
         assert found[None].reserved.high == max(found[True].reserved.high, found[False].reserved.high)
         assert found[True].reserved.expected != found[False].reserved.expected
         assert estimate(model__target=target).reserved == found[usual].reserved
+
+
+def test_written_out_attention_is_no_fused_one() -> None:
+    """A shipped law of fused attention is a third too low for a model whose attention is written out."""
+    written = device.estimate(job(model__target="timm:vit_base_patch16_224", train__attention="eager"), None)
+    assert isinstance(written, Unknown)
+    assert "math" in written.words
+    sides = [estimate(model__target="timm:resnet50", train__attention=kind) for kind in ("eager", "sdpa")]
+    assert sides[0].process == sides[1].process
