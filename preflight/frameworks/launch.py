@@ -12,7 +12,7 @@ from preflight.frameworks.shared import scheme_link
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import bind, constant, first_origin, fold, unless_unset
 from preflight.program.rows import FoundSettings
-from preflight.python.evaluator import ProgramArguments, ProgramStart
+from preflight.python.position import ProgramArguments, ProgramStart
 from preflight.vocabulary.argv import until_unread_words
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import DATA_PARALLEL, ONE_PROCESS, VISIBLE, Binding, Call, Fact, Launch, Link, Rank

@@ -10,7 +10,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from preflight.python.journal import MISSING, Changes, Journal
 from preflight.python.module import Module
@@ -35,6 +35,7 @@ from preflight.python.objects import (
     open_container,
     to_expr,
 )
+from preflight.python.position import Flow, Position, ProgramArguments, ProgramStart
 from preflight.vocabulary.budgets import EXPRESSION_NODES, PROGRAM_STEPS, cpu_is_over
 from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.project import Project
@@ -55,7 +56,6 @@ from preflight.vocabulary.values import (
 
 T = TypeVar("T")
 
-Flow: TypeAlias = Literal["next", "return", "raise", "break", "continue"]
 """How a statement or block ends: with the statement after it, or by leaving the block."""
 
 Hook: TypeAlias = "Callable[[CallRecord, Evaluator], Abstract | None]"
@@ -65,70 +65,8 @@ LibraryValue: TypeAlias = "Callable[[Evaluator], Abstract]"
 """The value of a library's attribute (`wandb.config`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramArguments:
-    """`sys.argv` behind the program's name. `complete`: these are all; else nobody knows what follows them."""
-
-    words: tuple[Expr, ...] = ()
-    complete: bool = False
-
-    def at(self, index: int) -> Expr | None:
-        """`sys.argv[index]`; None for a word that is not known, and for the program's name."""
-        if index < 0 and self.complete:
-            index += len(self.words) + 1
-        return self.words[index - 1] if 0 < index <= len(self.words) else None
-
-    @property
-    def number(self) -> int | None:
-        """`len(sys.argv)`."""
-        return len(self.words) + 1 if self.complete else None
-
-
-@dataclass(frozen=True)
-class ProgramStart:
-    """What a launch gives a program. `directory`: the current one, relative to the project's root; None: not known."""
-
-    environment: Mapping[str, Expr] = field(default_factory=dict)
-    arguments: ProgramArguments = ProgramArguments()
-    directory: str | None = None
-
-
 class OutOfSteps(Exception):
     """The budget of steps is spent. Caught where the interpretation was started."""
-
-
-@dataclass
-class Position:
-    """The current position: the function and the blocks around the current statement."""
-
-    conditions: list[Expr] = field(default_factory=list)
-    """The conditions under which it runs."""
-    handlers: list[tuple[str, ...]] = field(default_factory=list)
-    """The exceptions that each enclosing `try` catches."""
-    contexts: list[CallRecord] = field(default_factory=list)
-    """The calls of the enclosing `with` blocks and decorators."""
-    loops: int = 0
-    """The number of enclosing loops."""
-    turns: tuple[Expr, int] | None = None
-    """How often the one enclosing loop runs, where a setting decides it, and how many conditions stood before it."""
-    functions: list[int] = field(default_factory=list)
-    callers: list[CallRecord | None] = field(default_factory=list)
-    """The functions that are being interpreted, the outermost first: ids of their nodes, and what called them."""
-    entered_with: list[int] = field(default_factory=list)
-    """How many conditions there were when each of these functions was entered."""
-    exits: list[tuple[Flow, Expr]] = field(default_factory=list)
-    """Conditional returns, breaks and continues of the function so far, each with its whole condition."""
-
-    @property
-    def turns_here(self) -> Expr | None:
-        """How often the current statement runs; None where that is not known as an expression."""
-        known = self.turns is not None and self.loops == 1 and len(self.conditions) == self.turns[1]
-        return self.turns[0] if known and self.turns is not None else None
-
-    @property
-    def in_function(self) -> list[Expr]:
-        """The conditions met since the function was entered."""
-        return self.conditions[self.entered_with[-1] if self.entered_with else 0 :]
 
 
 class Evaluator(ABC):

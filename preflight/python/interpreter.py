@@ -12,12 +12,13 @@ from dataclasses import replace
 from preflight.python import calls, expressions, statements
 from preflight.python.access import class_attribute
 from preflight.python.classes import instantiate
-from preflight.python.evaluator import Evaluator, OutOfSteps, Position
+from preflight.python.evaluator import Evaluator, OutOfSteps
 from preflight.python.functions import invoke
 from preflight.python.hooks import LIBRARY_HOOKS, LIBRARY_VALUES
 from preflight.python.hooks.remote_functions import run_entry_points
 from preflight.python.module import load_module
 from preflight.python.objects import Abstract, ClassValue, FunctionValue, Instance, ModuleValue
+from preflight.python.position import Position
 from preflight.vocabulary.values import Cause, unknown
 
 STEPS_UNREACHED = 15_000

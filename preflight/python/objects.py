@@ -391,13 +391,9 @@ def copy_items(value: Abstract, into: dict[Key, Abstract]) -> bool:
 
 def is_within(operand: Expr, origin: Origin) -> bool:
     """Whether an operand is a literal of the expression's own text."""
-    return (
-        isinstance(operand, Const)
-        and operand.origin is not None
-        and operand.origin.path == origin.path
-        and origin.span.start <= operand.origin.span.start
-        and operand.origin.span.end <= origin.span.end
-    )
+    place = operand.origin if isinstance(operand, Const) else None
+    inside = place is not None and origin.span.start <= place.span.start and place.span.end <= origin.span.end
+    return inside and place is not None and place.path == origin.path
 
 
 def has_unknown(expr: Expr) -> bool:
@@ -422,9 +418,8 @@ class CallRecord:
     """One call that the program makes, with arguments as expressions over its parameters.
 
     `name` is qualified through imports ("torch.utils.data.DataLoader", "transformers.TrainingArguments"); a method of
-    an object is written as in the text ("model.generate"), `receiver` is then what the object was made by, where that
-    is known ("torch.optim.AdamW"), and `method` its last name. For calls to the project's own code the name is
-    "module.function".
+    an object is written as in the text ("model.generate"), `receiver` is then what the object was made by, if known
+    ("torch.optim.AdamW"), and `method` its last name. The name of the project's own code is "module.function".
     """
 
     name: str
@@ -441,10 +436,8 @@ class CallRecord:
     caller: CallRecord | None = None
     """The enclosing function, "Class.method" for methods, and the call that entered it; None at the top level."""
     number: int = 0
-    """Calls are numbered in the order in which the program makes them."""
     callers_again: dict[int, tuple[CallRecord, int]] = field(default_factory=dict)
-    """Further calls that entered the function and in which this one was made again with the same arguments, each with
-    the number that it had there; by their identity."""
+    """Its number in the order of all calls; and by identity, further calls of the function that make it again."""
     conditions: tuple[Expr, ...] = ()
     in_loop: bool = False
     in_try: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from preflight.python.access import assign, mark_changed, note_part, remove_attribute, update_items
 from preflight.python.arrays import array_of, derived, view
 from preflight.python.classes import make_class
-from preflight.python.evaluator import Evaluator, Flow
+from preflight.python.evaluator import Evaluator
 from preflight.python.functions import make_function
 from preflight.python.imports import import_from, import_modules
 from preflight.python.objects import (
@@ -24,6 +24,7 @@ from preflight.python.objects import (
     is_expr,
     to_expr,
 )
+from preflight.python.position import Flow
 from preflight.vocabulary.budgets import PROGRAM_DEPTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, unknown
 

@@ -38,7 +38,7 @@ def calls(folder: Path) -> int:
 @pytest.mark.parametrize(("kind", "count"), [("scripts", 12), ("monorepo", 500), ("hydra", 140)])
 def test_work_is_linear(kind: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(SPEED)
-    monkeypatch.setattr(forked, "most_copies", lambda: 0)  # whose calls nobody counts, and whose number the load decides
+    monkeypatch.setattr(forked, "most_copies", lambda: 0)  # their calls are not counted
     import trees
 
     def work(times: int) -> int:

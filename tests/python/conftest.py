@@ -8,8 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from preflight.python.evaluator import ProgramStart
 from preflight.python.interpreter import Interpreter
+from preflight.python.position import ProgramStart
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Environment, Expr

@@ -25,9 +25,10 @@ from preflight.vocabulary.values import Axis, Const, Expr, Unknown
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
     from preflight.frameworks.calls import CallFacts
-    from preflight.python.evaluator import Evaluator, Hook, ProgramStart
+    from preflight.python.evaluator import Evaluator, Hook
     from preflight.python.interpreter import Interpreter
     from preflight.python.objects import CallRecord
+    from preflight.python.position import ProgramStart
 
 NAME = "program"
 

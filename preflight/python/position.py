@@ -1,0 +1,74 @@
+"""Where an evaluation begins and stands: what a launch gives a program, and what is around the current statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from preflight.python.objects import CallRecord
+from preflight.vocabulary.values import Expr
+
+Flow: TypeAlias = Literal["next", "return", "raise", "break", "continue"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramArguments:
+    """`sys.argv` behind the program's name. `complete`: these are all; else nobody knows what follows them."""
+
+    words: tuple[Expr, ...] = ()
+    complete: bool = False
+
+    def at(self, index: int) -> Expr | None:
+        """`sys.argv[index]`; None for a word that is not known, and for the program's name."""
+        if index < 0 and self.complete:
+            index += len(self.words) + 1
+        return self.words[index - 1] if 0 < index <= len(self.words) else None
+
+    @property
+    def number(self) -> int | None:
+        """`len(sys.argv)`."""
+        return len(self.words) + 1 if self.complete else None
+
+
+@dataclass(frozen=True)
+class ProgramStart:
+    """What a launch gives a program. `directory`: the current one, relative to the project's root; None: not known."""
+
+    environment: Mapping[str, Expr] = field(default_factory=dict)
+    arguments: ProgramArguments = ProgramArguments()
+    directory: str | None = None
+
+
+@dataclass
+class Position:
+    """The current position: the function and the blocks around the current statement."""
+
+    conditions: list[Expr] = field(default_factory=list)
+    """The conditions under which it runs."""
+    handlers: list[tuple[str, ...]] = field(default_factory=list)
+    """The exceptions that each enclosing `try` catches."""
+    contexts: list[CallRecord] = field(default_factory=list)
+    """The calls of the enclosing `with` blocks and decorators."""
+    loops: int = 0
+    """The number of enclosing loops."""
+    turns: tuple[Expr, int] | None = None
+    """How often the one enclosing loop runs, where a setting decides it, and how many conditions stood before it."""
+    functions: list[int] = field(default_factory=list)
+    callers: list[CallRecord | None] = field(default_factory=list)
+    """The functions that are being interpreted, the outermost first: ids of their nodes, and what called them."""
+    entered_with: list[int] = field(default_factory=list)
+    """How many conditions there were when each of these functions was entered."""
+    exits: list[tuple[Flow, Expr]] = field(default_factory=list)
+    """Conditional returns, breaks and continues of the function so far, each with its whole condition."""
+
+    @property
+    def turns_here(self) -> Expr | None:
+        """How often the current statement runs; None where that is not known as an expression."""
+        known = self.turns is not None and self.loops == 1 and len(self.conditions) == self.turns[1]
+        return self.turns[0] if known and self.turns is not None else None
+
+    @property
+    def in_function(self) -> list[Expr]:
+        """The conditions met since the function was entered."""
+        return self.conditions[self.entered_with[-1] if self.entered_with else 0 :]
