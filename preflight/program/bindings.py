@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
+from preflight.vocabulary.budgets import FIELD_NODES
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import (
     Cause,
@@ -17,9 +18,11 @@ from preflight.vocabulary.values import (
     Unknown,
     Value,
     evaluate,
+    has_more_parts,
     names,
     origins,
     substitute,
+    unknown,
 )
 
 _OTHERWISE = "\0otherwise"
@@ -125,22 +128,29 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
         doubtful = False
         rivals: _Rivals = []
         for binding in sorted((b for b in bindings if b.field == field), key=lambda b: b.rank):
-            open_, expr = _opened(binding.expr)
+            open_, expr = _opened(_within_budget(binding.expr))
             alone = expr
             if open_ and binding.rank > Rank.default:
                 expr = _contested(expr, open_, rivals)
                 binding = replace(binding, perhaps=True)
             if binding.rank > Rank.default:
                 rivals = [*rivals, (open_, alone)] if open_ else [(open_, alone)]
-            binding = replace(binding, expr=expr)
-            if _OTHERWISE in names(expr):
-                whole = simplified(substitute(expr, {_OTHERWISE: winner}))
+            binding = replace(binding, expr=_within_budget(expr))
+            if _OTHERWISE in names(binding.expr):
+                whole = _within_budget(simplified(substitute(binding.expr, {_OTHERWISE: winner})))
                 binding = replace(binding, expr=whole, perhaps=binding.perhaps or doubtful)
                 if found and found[-1].field == field and found[-1].rank == binding.rank:
                     found.pop()  # it lives on inside this one
             winner, doubtful = binding.expr, binding.perhaps
             found.append(binding)
     return found
+
+
+def _within_budget(expr: Expr) -> Expr:
+    """The expression, or unknown if it is too large: whatever walks through it would take as long."""
+    if not has_more_parts(expr, FIELD_NODES):
+        return expr
+    return unknown(f"its value is {FIELD_NODES.over}", expr.origin, Cause.budget)
 
 
 _Rivals: TypeAlias = "list[tuple[tuple[Expr, ...], Expr]]"

@@ -158,6 +158,8 @@ PROGRAM_STEPS = Budget(50_000, "steps of a program")
 """A training script of 600 lines takes some 3,000."""
 EXPRESSION_NODES = Budget(300, "parts of an expression of a program")
 """A value that is doubled in a loop grows without limit."""
+FIELD_NODES = Budget(5_000, "parts of the value of a Job field")
+"""Each call that sets a field under a condition adds the values before it, in two places where both may hold."""
 PROGRAM_DEPTH = Budget(150, "nested statements, expressions and calls")
 """Each takes some 5 frames of the 1,000 that Python allows."""
 PROGRAM_MODULES = Budget(80, "modules of a program")

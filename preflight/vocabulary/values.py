@@ -296,6 +296,18 @@ def names(expr: Expr) -> Iterator[str]:
             yield from names(operand)
 
 
+def has_more_parts(expr: Expr, most: int) -> bool:
+    """Whether an expression has more parts than `most`; one that stands in several places counts in each."""
+    left = [expr]
+    for _ in range(most):
+        if not left:
+            return False
+        one = left.pop()
+        if isinstance(one, Op):
+            left += one.operands
+    return bool(left)
+
+
 def origins(expr: Expr) -> Iterator[Origin]:
     """Every place that `expr` was written at, the outermost first."""
     if expr.origin is not None:

@@ -38,3 +38,14 @@ def test_no_call_is_made_where_no_parameter_asks_for_one() -> None:
     expr = made(alike=False)
     assert isinstance(evaluate(expr, {"kind": Const(0)}), Unknown)
     assert evaluate(expr, {"kind": Const(CALLS)}) is None
+
+
+def test_a_value_of_very_many_parts_is_unknown() -> None:
+    """Each branch of an `if` that nobody decides holds what stood before it: the parts double, the objects do not."""
+    expr: Expr = Ref("size")
+    for _ in range(22):
+        expr = Op("if", (Ref("asked"), expr, expr))
+    [found] = settled([bind("train.batch_size", expr), bind("train.batch_size", expr)])[-1:]
+    assert isinstance(found.expr, Const)
+    assert isinstance(found.expr.value, Unknown)
+    assert found.expr.value.cause is Cause.budget
