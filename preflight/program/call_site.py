@@ -173,7 +173,12 @@ def is_module(cls: ClassValue | None) -> bool:
 
 def without_gradients(record: CallRecord) -> bool:
     """Whether the call is made under torch.no_grad() or inference_mode()."""
-    return any(context.method in _NO_GRAD for context in record.contexts)
+    return no_grad_blocks(record) > 0
+
+
+def no_grad_blocks(record: CallRecord) -> int:
+    """How many blocks and decorators around the call, and around those that led to it, switch gradients off."""
+    return sum(context.method in _NO_GRAD for context in record.contexts)
 
 
 def evaluates(record: CallRecord) -> bool:

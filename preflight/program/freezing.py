@@ -19,6 +19,7 @@ from preflight.program.call_site import (
     is_evaluation,
     is_module,
     names_of,
+    no_grad_blocks,
     targets,
     without_gradients,
     words,
@@ -245,6 +246,8 @@ def _runs_without_gradients(record: CallRecord) -> bool:
     name = (record.function or "").rpartition(".")[2]
     if name not in _TRAINS or not without_gradients(record) or is_evaluation(name):
         return False
+    if record.caller is not None and no_grad_blocks(record) == no_grad_blocks(record.caller):
+        return False  # the function as a whole is called without gradients: an evaluation
     callee = record.callee
     owned = isinstance(callee, Instance) and (is_module(callee.cls) or callee.made_by.startswith(_LIBRARIES))
     return owned and is_forward(record)

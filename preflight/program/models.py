@@ -18,7 +18,7 @@ from preflight.program.library_parts import rebuilt_part
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, reachable, trained
-from preflight.python.objects import CallRecord, ClassValue, FunctionValue, Instance, is_expr
+from preflight.python.objects import CallRecord, ClassValue, FunctionValue, Instance, has_unknown, is_expr
 from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
@@ -70,7 +70,8 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
     read = {id(record): _model_of(record, records, project, parameters) for record in records}
     models = [record for record in records if _identifies(read[id(record)])]
     objects = _shown(records)
-    chosen = _chosen([one for one in models if _copied(one, project) is None and not _aside(one, project)], objects)
+    beside = [one for one in models if _copied(one, project) is None and not _aside(one, project)]
+    chosen = _chosen(beside, objects, read)
     owners = {id(one): _owner(one, models, objects) for one in chosen}
     several = [] if chosen and all(owners.values()) else list(_several(chosen, read, project))
     another = objects.another([one.value for one in chosen if one.value is not None])
@@ -130,12 +131,21 @@ def _aside(record: CallRecord, project: Project) -> bool:
     return bool(words(" ".join(targets(record, project))) & _ASIDE)
 
 
-def _chosen(models: Sequence[CallRecord], objects: Trained) -> list[CallRecord]:
-    """The models that are trained, as far as the text shows what is trained."""
+def _chosen(
+    models: Sequence[CallRecord], objects: Trained, read: Mapping[int, Sequence[Binding]]
+) -> list[CallRecord]:
+    """The models that are trained, as far as the text shows what is trained. A call that the run does not reach, of a
+    model that nothing names, says nothing beside a class of the project that is trained: nanoGPT's `from_pretrained`."""
     shown = [one for one in models if one.value is not None and objects.has(one.value)]
     if shown or objects.of_project():
-        return [one for one in models if one in shown or not one.reached or one.value is None]
+        kept = [one for one in models if one in shown or not one.reached or one.value is None]
+        return [one for one in kept if one in shown or one.reached or _is_named(read[id(one)])]
     return list(models)
+
+
+def _is_named(bindings: Sequence[Binding]) -> bool:
+    """Whether what a call says of its model holds a name or dimensions, and not only that they are unknown."""
+    return any(one.field in _IDENTITIES and not has_unknown(one.expr) for one in bindings)
 
 
 def _several(

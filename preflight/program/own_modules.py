@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from preflight.program.bindings import bind, constant, fold, is_unknown
 from preflight.program.call_site import is_module, words
 from preflight.program.layer_parameters import LAYERS, WITHOUT_PARAMETERS, NotCounted, numbers, times, total
 from preflight.program.library_parts import layer_part, model_part
 from preflight.program.optimizers import is_optimizer
-from preflight.program.trained import given_to_optimizer, makes_optimizer, reachable
+from preflight.program.trained import given_to_optimizer, makes_optimizer, reachable, whose_method
 from preflight.python.hooks.torch import REPEATED, UNCOUNTED
 from preflight.python.objects import (
     CHANGED,
@@ -88,7 +88,8 @@ def _shares_in_loops(cls: ClassValue) -> bool:
             continue
         for one in inside:
             if isinstance(one, ast.Assign) and any(_is_weight(target) for target in one.targets):
-                return True
+                if not _is_slice_of(one.value, one.targets):
+                    return True
     return False
 
 
@@ -102,8 +103,14 @@ def _gives_part(node: ast.AST, turns: set[str]) -> bool:
         isinstance(node, ast.Assign)
         and isinstance(node.value, (ast.Attribute, ast.Subscript, ast.Call, ast.Name))
         and any(isinstance(one, ast.Attribute) and _names_in(one) & turns for one in node.targets)
+        and not _is_slice_of(node.value, node.targets)
         and not any(isinstance(one, ast.Attribute) and one.attr in ("requires_grad", "data") for one in node.targets)
     )
+
+
+def _is_slice_of(value: ast.expr, targets: Sequence[ast.expr]) -> bool:
+    """`block.bias = block.bias[:size]`: a part keeps some of its own numbers."""
+    return isinstance(value, ast.Subscript) and ast.unparse(value.value) in {ast.unparse(one) for one in targets}
 
 
 def _is_weight(target: ast.expr) -> bool:
@@ -273,6 +280,9 @@ class _Counting:
         given = record.arguments if name == "Sequential" else record.arguments[:1]
         if not record.complete:
             self.foreign.append("the number of its layers is not known")
+        named = given[0] if name == "ModuleDict" and given else None
+        if isinstance(named, Container) and set(named.items) & set(value.attributes):  # another layer under its name
+            given = (replace(named, items={k: v for k, v in named.items.items() if k not in value.attributes}),)
         return total([*(self._items(one) for one in given), *(self._items(one) for one in value.attributes.values())])
 
     def _items(self, value: Abstract) -> Expr:
@@ -376,7 +386,7 @@ def _trained_values(records: Sequence[CallRecord]) -> Iterator[Abstract]:
     found: dict[int, Abstract] = {}
     for record in records:
         if is_optimizer(record) or makes_optimizer(record):
-            for holder in given_to_optimizer(record):
+            for holder in [*given_to_optimizer(record)] or whose_method(record, records):
                 found.setdefault(id(holder), holder)
         elif record.method.endswith("Trainer") or record.method == "fit":
             model = record.object("model", 0)

@@ -80,7 +80,7 @@ def trained(records: Sequence[CallRecord]) -> Trained:
     found: list[Instance] = []
     for record in records:
         if is_optimizer(record) or makes_optimizer(record):
-            given = [*given_to_optimizer(record)] or [*_named_within(record, records)]
+            given = [*given_to_optimizer(record)] or [*_named_within(record, records)] or [*whose_method(record, records)]
             found += [one for value in given for one in _objects(value)]
         elif record.method.endswith("Trainer") or record.method == "fit":
             found += _objects(record.object("model", 0))
@@ -116,6 +116,16 @@ def _named_within(record: CallRecord, records: Sequence[CallRecord]) -> Iterator
     for one in records:
         if one.method in _PARAMETERS and one.receiver_object is not None and one.node in inside:
             yield one.receiver_object
+
+
+def whose_method(record: CallRecord, records: Sequence[CallRecord]) -> Iterator[Instance]:
+    """The modules of the project whose own method makes an optimizer of their parameters, sorted in loops: nanoGPT's
+    `model.configure_optimizers(...)`."""
+    for one in records:
+        owner = one.receiver_object
+        if one.method in _PARAMETERS and one.function == record.function and one.path == record.path:
+            if isinstance(owner, Instance) and is_module(owner.cls):
+                yield owner
 
 
 def makes_optimizer(record: CallRecord) -> bool:

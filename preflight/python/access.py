@@ -87,7 +87,7 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
         return found
     if name in value.attributes:
         return value.attributes[name]
-    if (held := arguments_of(value, name)) is not None:
+    if (held := arguments_of(value, name) or _named_layer(value, name)) is not None:
         return held
     if name in ("_modules", "_parameters"):
         mark_changed(value)
@@ -106,6 +106,16 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
         if found is not None:
             return found
     return Attribute(value, name, frame.module.origin(node))
+
+
+def _named_layer(value: Instance, name: str) -> Instance | None:
+    """`self.transformer.wte` of `self.transformer = nn.ModuleDict(dict(wte=Embedding(...)))`."""
+    record = value.record
+    if record is None or value.made_by != "torch.nn.ModuleDict":
+        return None
+    given = record.object("modules", 0)
+    found = given.items.get(name) if isinstance(given, Container) and given.kind == "dict" else None
+    return found if isinstance(found, Instance) else None
 
 
 def bind(ev: Evaluator, function: FunctionValue, itself: Abstract, node: ast.expr, frame: Frame) -> Abstract:

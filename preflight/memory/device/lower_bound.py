@@ -70,13 +70,13 @@ def _bound(
     size = 2 if "16" in (job.train.weights_dtype or (precision if halved else "")) else 4
     each = quantization.least(job.train.quantization, size)
     optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
-    if optimizer is None:
-        return reason
     weights, gradients, states_kept = kept(layout)
+    # An optimizer that is not known may step during the backward pass, and keep neither gradients nor states.
+    alone = adapted or optimizer is None
     parts = {
         "weights": round(count * each * weights),
-        "gradients": 0 if adapted or job.train.optimizer_in_backward else round(count * size * gradients),
-        "optimizer": 0 if adapted else round(sum(optimizer.states) * states_kept),
+        "gradients": 0 if alone or job.train.optimizer_in_backward else round(count * size * gradients),
+        "optimizer": 0 if adapted or optimizer is None else round(sum(optimizer.states) * states_kept),
     }
     capacity, context = room
     states = sum(parts.values())
@@ -84,7 +84,7 @@ def _bound(
     exact = Interval(states, states, states)
     parts |= {"activations": 0, "logits": 0, "temporary": 0, "allocator": 0, "context": context.low}
     verdict: Verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
-    phase = "load" if adapted else "optimizer"
+    phase = "load" if alone else "optimizer"
     return DeviceEstimate(
         requested=exact,
         allocated=exact,
