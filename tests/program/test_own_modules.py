@@ -283,3 +283,43 @@ def test_as_many_as_torch_makes(tmp_path: Path, body: str) -> None:
     made = sum(one.numel() for one in scope["model"].parameters())  # type: ignore[attr-defined]
     found = read(tmp_path, body, BLOCK)
     assert found.get("model.parameters") == made
+
+
+METHOD = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, words, width):
+        super().__init__()
+        self.inner = nn.ModuleDict(dict(
+            one=nn.Embedding(words, width), rows=nn.ModuleList([nn.Linear(width, width) for _ in range(3)])
+        ))
+        self.head = nn.Linear(width, words, bias=False)
+        {shared}
+
+    def make_optimizer(self, lr):
+        found = {{n: p for n, p in self.named_parameters() if p.requires_grad}}
+        large = [p for n, p in found.items() if p.dim() >= 2]
+        small = [p for n, p in found.items() if p.dim() < 2]
+        return torch.optim.AdamW([{{"params": large}}, {{"params": small, "weight_decay": 0.0}}], lr=lr)
+
+    def forward(self, x):
+        return self.head(self.inner.one(x))
+
+model = Net(100, 8).cuda()
+optimizer = model.make_optimizer(1e-3)
+for x in data:
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("shared", ["pass", "self.inner.one.weight = self.head.weight"])
+def test_a_model_whose_own_method_makes_the_optimizer(tmp_path: Path, shared: str) -> None:
+    text = METHOD.format(shared=shared)
+    spaces: dict[str, object] = {}
+    exec(text[: text.index("model = ")], spaces)
+    made = spaces["Net"](100, 8)  # type: ignore[operator]
+    counted = sum(one.numel() for one in made.parameters())
+    assert values(read_program(text, tmp_path))["model.parameters"] == counted
