@@ -131,11 +131,9 @@ def _aside(record: CallRecord, project: Project) -> bool:
     return bool(words(" ".join(targets(record, project))) & _ASIDE)
 
 
-def _chosen(
-    models: Sequence[CallRecord], objects: Trained, read: Mapping[int, Sequence[Binding]]
-) -> list[CallRecord]:
+def _chosen(models: Sequence[CallRecord], objects: Trained, read: Mapping[int, Sequence[Binding]]) -> list[CallRecord]:
     """The models that are trained, as far as the text shows what is trained. A call that the run does not reach, of a
-    model that nothing names, says nothing beside a class of the project that is trained: nanoGPT's `from_pretrained`."""
+    model that nothing names, says nothing beside a class that is trained: nanoGPT's `from_pretrained`."""
     shown = [one for one in models if one.value is not None and objects.has(one.value)]
     if shown or objects.of_project():
         kept = [one for one in models if one in shown or not one.reached or one.value is None]

@@ -87,9 +87,10 @@ def _shares_in_loops(cls: ClassValue) -> bool:
         else:
             continue
         for one in inside:
-            if isinstance(one, ast.Assign) and any(_is_weight(target) for target in one.targets):
-                if not _is_slice_of(one.value, one.targets):
-                    return True
+            if not isinstance(one, ast.Assign) or _is_slice_of(one.value, one.targets):
+                continue
+            if any(_is_weight(target) for target in one.targets):
+                return True
     return False
 
 

@@ -80,7 +80,9 @@ def trained(records: Sequence[CallRecord]) -> Trained:
     found: list[Instance] = []
     for record in records:
         if is_optimizer(record) or makes_optimizer(record):
-            given = [*given_to_optimizer(record)] or [*_named_within(record, records)] or [*whose_method(record, records)]
+            given = (
+                [*given_to_optimizer(record)] or [*_named_within(record, records)] or [*whose_method(record, records)]
+            )
             found += [one for value in given for one in _objects(value)]
         elif record.method.endswith("Trainer") or record.method == "fit":
             found += _objects(record.object("model", 0))
@@ -123,9 +125,9 @@ def whose_method(record: CallRecord, records: Sequence[CallRecord]) -> Iterator[
     `model.configure_optimizers(...)`."""
     for one in records:
         owner = one.receiver_object
-        if one.method in _PARAMETERS and one.function == record.function and one.path == record.path:
-            if isinstance(owner, Instance) and is_module(owner.cls):
-                yield owner
+        beside = one.method in _PARAMETERS and one.function == record.function and one.path == record.path
+        if beside and isinstance(owner, Instance) and is_module(owner.cls):
+            yield owner
 
 
 def makes_optimizer(record: CallRecord) -> bool:

@@ -150,7 +150,7 @@ def _longest(chains: Iterable[Chain]) -> list[Chain]:
         for chain in found
         if chain[0].reading.dialect != CONFIGURATION
         for step in chain[1:]
-        if not _is_command(step.link)
+        if not _is_command(step.link) and step.reading.path != chain[0].reading.path  # a program that it writes itself
     }
     return [chain for chain in found if chain[0].reading.path not in launched]
 

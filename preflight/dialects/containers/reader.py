@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from preflight.dialects.shell.docker_run import size_in_bytes
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
-from preflight.dialects.shell.launch import links_of
+from preflight.dialects.shell.links import links_of
 from preflight.dialects.shell.values import literal_word
 from preflight.documents.yaml import YamlDocument, text_at
 from preflight.vocabulary.budgets import Budget

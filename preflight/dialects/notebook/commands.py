@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from preflight.dialects.notebook.cells import Placed
 from preflight.dialects.notebook.ipython import Command
 from preflight.dialects.shell.interpreter import Shell
-from preflight.dialects.shell.launch import links_of, starts_program
+from preflight.dialects.shell.links import links_of, starts_program
 from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import Link
 from preflight.vocabulary.text import Source

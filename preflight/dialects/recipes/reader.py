@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from preflight.dialects.shell.interpreter import Shell
-from preflight.dialects.shell.launch import links_of, starts_program
+from preflight.dialects.shell.links import links_of, starts_program
 from preflight.dialects.shell.values import size_of
 from preflight.vocabulary.budgets import RECIPES, WORD_CHARACTERS
 from preflight.vocabulary.project import Project

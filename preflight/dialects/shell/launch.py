@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from preflight.dialects.shell import docker_run, repeated, submit
+from preflight.dialects.shell.console_scripts import stub_of
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.outputs import plain_name
 from preflight.dialects.shell.places import directories_of, in_project, place_of, started_in, target_of
 from preflight.dialects.shell.values import word_text
 from preflight.dialects.shell.written import files_written
 from preflight.frameworks import commands
-from preflight.frameworks.launchers import RUNNERS, LaunchCommand, asks_the_machine, take_apart
+from preflight.frameworks.launchers import LaunchCommand, asks_the_machine, take_apart
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, StartedProgram, Submitted, Word
+from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Submitted, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
@@ -96,6 +95,7 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
             if peeled is None:
                 found = _special(name, command, launch, run, shell, project)
                 found = found or _tool(name, command.words, launch, run, project, request)
+                found = found or _console_script(name, command, launch, run, beside, project)
                 if found is not None:
                     yield found
                 return
@@ -399,6 +399,18 @@ def _tool(
     return Launched(Link("command", run.origin.path, settings, {}, found.launch, run.origin, run.group), True)
 
 
+def _console_script(
+    name: str, command: LaunchCommand, launch: Launch, run: StartedCommand, beside: str, project: Project
+) -> Launched | None:
+    """A command of the project's own package."""
+    found = stub_of(name, beside, project)
+    if found is None:
+        return None
+    path, text = found
+    launch = replace(launch, written={**launch.written, path: text})
+    return Launched(Link("program", path, command.words, {}, launch, run.origin, run.group), False)
+
+
 def _found(
     command: LaunchCommand, launch: Launch, run: StartedCommand, shell: Shell, project: Project, request: Request | None
 ) -> Launched | None:
@@ -424,77 +436,3 @@ def _found(
         one = commands.one_process(launch)
         return _tool(*known, one, replace(run, directory=directory), project, request) if one else Launched(None, True)
     return Launched(Link(command.kind, path, command.words, {}, launch, origin, run.group, directory), trains)
-
-
-@dataclass(frozen=True)
-class LinksOfScript:
-    """What a script starts. `external`: a training program is not in the project. `missing`: see `Launched`. `started`:
-    see `Reading.started`."""
-
-    links: tuple[Link, ...]
-    external: bool
-    started: tuple[StartedProgram, ...]
-    missing: tuple[Const, ...] = ()
-
-
-def links_of(shell: Shell, project: Project, request: Request | None) -> LinksOfScript:
-    """The links of a script, and the programs that take memory in its job."""
-    links: list[Link] = []
-    started: list[StartedProgram] = []
-    missing: list[Const] = []
-    external = False
-    for run in shell.runs:
-        found = tuple(launched(run, shell, project, request))
-        links += [one.link for one in found if one.link is not None]
-        external = external or any(one.link is None and one.trains for one in found)
-        missing += [one.missing for one in found if one.missing is not None]
-        program = _program(run, found)
-        if program is not None:
-            started.append(program)
-    return LinksOfScript(tuple(links), external, tuple(started), tuple(missing))
-
-
-def _program(run: StartedCommand, found: Sequence[Launched]) -> StartedProgram | None:
-    """The program of a command; None for one that takes hardly any memory, and for a job of its own."""
-    places = tuple(one.link.origin for one in found if one.link is not None and one.link.submitted is None)
-    if found and not places and all(one.link is not None for one in found):
-        return None
-    command, _ = without_launchers(run.words)
-    if not places and _activates(run.words):
-        return None
-    starts = any(one.link is None and one.trains for one in found)
-    name = command.name or word_text((command.words or run.words)[0]) or "a program"
-    if not starts and _takes_little(command, name) and (not places or command.kind == "module"):
-        return None
-    return StartedProgram(name, run.group, places)
-
-
-def _activates(words: Sequence[Word]) -> bool:
-    """`conda activate x`: a tool whose `run` starts a program does something else."""
-    texts = [word_text(word) or "" for word in words[:2]]
-    return bool(texts) and texts[0] in RUNNERS and not {"run", "exec"} & {*texts[1:]}
-
-
-def _takes_little(command: LaunchCommand, name: str) -> bool:
-    """Whether a program is known to take hardly any memory. `command`: without its launchers."""
-    names, modules, starting = _light_programs()
-    if command.kind == "module":
-        return name in modules
-    name, first = PurePosixPath(name).name, word_text(command.words[0]) if command.words else None
-    return command.kind == "none" and name in names and first not in starting.get(name, ())
-
-
-@lru_cache(maxsize=1)
-def _light_programs() -> tuple[frozenset[str], frozenset[str], dict[str, list[str]]]:
-    """The names of commands, of modules of Python, and the subcommands of commands that start other programs."""
-    table = json.loads((Path(__file__).parent / "light_programs.json").read_text(encoding="utf-8"))
-    kinds = [kind for kind in table if kind not in ("comment", "modules", "starting")]
-    named = frozenset(name for kind in kinds for name in table[kind])
-    return named, frozenset(table["modules"]), table["starting"]
-
-
-def starts_program(link: Link, project: Project) -> bool:
-    """Whether a link starts a program, a sweep or a tool that is read: a module counts if it is in the project."""
-    path = link.target.replace(".", "/")
-    is_module = link.kind == "module" and any(project.exists(f"{base}{path}.py") for base in ("", "src/"))
-    return is_module or link.kind in ("program", "sweep", "command")

@@ -33,7 +33,7 @@ from preflight.vocabulary.values import (
 )
 
 if TYPE_CHECKING:
-    from preflight.dialects.shell.launch import LinksOfScript
+    from preflight.dialects.shell.links import LinksOfScript
     from preflight.dialects.slurm.request import GivenOption
     from preflight.documents.bash import BashDocument
 
@@ -87,7 +87,7 @@ def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> boo
 
 
 def _leads_on(link: Link, project: Project, above: tuple[str, ...]) -> bool:
-    from preflight.dialects.shell.launch import starts_program
+    from preflight.dialects.shell.links import starts_program
 
     if link.kind == "job":
         call = Call(link.target, link.words, {}, link.launch, link.directory, link.submitted)
@@ -107,7 +107,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.shell.interpreter import Shell
-    from preflight.dialects.shell.launch import links_of
+    from preflight.dialects.shell.links import links_of
     from preflight.dialects.shell.outputs import Outputs
     from preflight.dialects.shell.places import file_of_text
     from preflight.documents.bash import parse_bash, reparse
