@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import adapter
 import golden_cases as cases
@@ -198,14 +199,14 @@ def _models() -> dict[str, tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def _measured() -> dict[str, tuple[str, ...]]:
-    """Model -> the setups under which its interval is kept: one each in turn, all for the first of many families."""
+    """Model -> the setups under which its interval is kept: one by its name, all for the first of many families."""
     setups = tuple(cases.SETUPS)
     chosen: dict[str, tuple[str, ...]] = {}
     families: set[str] = set()
-    for number, (name, (family, _)) in enumerate(_models().items()):
+    for name, (family, _) in _models().items():
         whole = family not in families and len(families) < cases.WHOLE_FAMILIES
         families.add(family)
-        chosen[name] = setups if whole else (setups[number % len(setups)],)
+        chosen[name] = setups if whole else (setups[crc32(name.encode()) % len(setups)],)
     return chosen
 
 

@@ -326,7 +326,7 @@ def test_many_files_are_brought_in_by_and_by(folder: Path, monkeypatch: pytest.M
     """Files that are no runs come first by name, and take the place of none. An import reads them all."""
     add(*(one() for _ in range(5)))
     for number in range(4):
-        (folder / f"0{number}.jsonl").write_text("{")
+        (folder / f"00000000{number}.jsonl").write_text("{")
     default = folders.taken.__defaults__
     monkeypatch.setattr(folders.taken, "__defaults__", (2,))
     assert (len(bring_in()), bring_in()[-1]) == (5, "1 further file left for the next time")

@@ -216,8 +216,10 @@ def test_shipped_laws_against_traces(family: str, batch: int) -> None:
 def test_attention_that_is_written_out_is_traced_so() -> None:
     pytest.importorskip("torch")
     asked = {"model__target": "timm:vit_base_patch16_224", "train__attention": "eager"}
-    assert resolved(**asked).setup.attention == "sdpa"  # shipped laws have no other
+    assert resolved(**asked).setup.attention == "math"  # shipped laws have none: it is unknown without a trace
     found = resolve(job(**asked), tracing=TRACE)
     assert isinstance(found, Resolved)
     assert found.setup.attention == "math"
+    asked["model__target"] = "timm:resnet50"
+    assert resolved(**asked).setup.attention == "sdpa"  # it has no attention
     assert resolved(model__target="timm:vit_base_patch16_224").setup.attention == "sdpa"
