@@ -105,8 +105,15 @@ def command(
         from preflight.reports.drawings import drawn_map
 
         streams.show("\n" + "\n".join(drawn_map(subject.job, subject.estimate, name, look)) + "\n")
-    if subject.note:
-        streams.show(f"note: {streams.clean(subject.note)}\n")
+    for note in (*_recorded(subject, found), *([subject.note] if subject.note else ())):
+        streams.show(f"note: {streams.clean(note)}\n")
+
+
+def _recorded(subject: Subject, found: Estimates) -> tuple[str, ...]:
+    """What recorded runs say of a job that has no estimate for a GPU; the estimate for one says it itself."""
+    own = found.device.recorded if found.device is not None else ()
+    said = subject.estimator.said(subject.job, found.device) if subject.result is None else ()
+    return tuple(one for one in said if one not in own)
 
 
 def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
@@ -116,7 +123,7 @@ def _notes(subject: Subject, found: Estimates) -> tuple[str, ...]:
         notes: tuple[str, ...] = (f"device: {reason}",) if reason else ()
     else:
         notes = (*found.device.notes, *found.device.recorded)
-    return (*notes, subject.note) if subject.note else notes
+    return (*notes, *_recorded(subject, found), *([subject.note] if subject.note else ()))
 
 
 def _page(path: Path, subject: Subject, found: Estimates) -> None:

@@ -120,6 +120,16 @@ def test_a_check_says_it_where_no_gpu_is_named(project: Write) -> None:
     assert notes[1][0].startswith("ran before: peak 3 GiB (reserved) on A100 (1 run")
 
 
+@pytest.mark.parametrize("more", [(), ("--output-format", "json")])
+def test_an_estimate_says_it_where_no_gpu_is_named(more: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    values = [word for name, value in JOB.items() if name != "model.name" for word in ("--set", f"{name}={value}")]
+    words = ("estimate", "bert-base-uncased", *values, *more)
+    assert "ran before" not in preflight(capsys, *words).out
+    ran(JOB, 5 * GIB)
+    assert preflight(capsys, *words).out.count("ran before: peak") == 1
+    assert "ran before" not in preflight(capsys, *words, "--no-calibration").out
+
+
 def test_runs_of_a_job_beside_its_estimate(tmp_path: Path) -> None:
     gpu = find_gpu("RTX 4090")
     assert measured_of(job_of(JOB), gpu) == ()
