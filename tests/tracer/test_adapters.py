@@ -43,7 +43,10 @@ def with_values(method: str) -> Any:
 
     model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("llama", **CONFIG))
     made = adapters._MAKERS[method](peft, described(method), {"task_type": "CAUSAL_LM"})
-    return peft.get_peft_model(model.train(), copy.deepcopy(made))
+    adapted = peft.get_peft_model(model.train(), copy.deepcopy(made))
+    if method == "lora-fa":  # its optimizer freezes one half of each adapter
+        peft.optimizers.create_lorafa_optimizer(adapted, r=4, lora_alpha=8, lr=1e-3)
+    return adapted
 
 
 def methods() -> list[Any]:
