@@ -64,7 +64,7 @@ ALLOWED = {
     "preflight/memory/device/workloads/image_models.py": OWN_DATA,
     "preflight/memory/device/workloads/pipelines.py": OWN_DATA,
     "preflight/program/library_parts.py": OWN_DATA,
-    "preflight/dialects/shell/launch.py": OWN_DATA,
+    "preflight/dialects/shell/links.py": OWN_DATA,
     "preflight/engine/settings.py": "the rights of a folder above: who shares it does not change between two runs",
     "preflight/program/model_configurations.py": OWN_DATA,
     "preflight/program/names.py": OWN_DATA,
