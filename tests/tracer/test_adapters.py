@@ -45,7 +45,9 @@ def with_values(method: str) -> Any:
     made = adapters._MAKERS[method](peft, described(method), {"task_type": "CAUSAL_LM"})
     adapted = peft.get_peft_model(model.train(), copy.deepcopy(made))
     if method == "lora-fa":  # its optimizer freezes one half of each adapter
-        peft.optimizers.create_lorafa_optimizer(adapted, r=4, lora_alpha=8, lr=1e-3)
+        from peft.optimizers import create_lorafa_optimizer
+
+        create_lorafa_optimizer(adapted, r=4, lora_alpha=8, lr=1e-3)
     return adapted
 
 
