@@ -241,7 +241,12 @@ def _run(
 @contextmanager
 def _alone(folder: Path, out: Path) -> Iterator[None]:
     """The folder of parts, made if need be, for one run at a time; the lock ends with it. Raises UsageError."""
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:  # a file has the name
+        raise UsageError(f"{folder} is in the way: it holds no parts of a run") from None
+    except OSError as error:
+        raise UsageError(f"{out}: {error.strerror or error}") from error
     handle = os.open(folder, os.O_RDONLY) if fcntl is not None else None
     try:
         if fcntl is not None and handle is not None:

@@ -114,6 +114,11 @@ def test_what_cannot_be_written_is_named(table: Path, tmp_path: Path, monkeypatc
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(UsageError, match=r"folder\.jsonl is a directory"):
         score_file(table, tmp_path / "folder.jsonl", Scorer())
+    with pytest.raises(UsageError, match=r"out\.jsonl: No such file"):
+        score_file(table, tmp_path / "missing" / "out.jsonl", Scorer())
+    (tmp_path / "taken.jsonl.parts").touch()
+    with pytest.raises(UsageError, match=r"taken\.jsonl\.parts is in the way"):
+        score_file(table, tmp_path / "taken.jsonl", Scorer())
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
