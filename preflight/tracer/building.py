@@ -3,8 +3,9 @@ meta, and the outputs of a step."""
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -40,6 +41,39 @@ def from_config(auto: Any, config: Any, setup: dict[str, Any]) -> Any:
         if "does not support" not in str(error):
             raise
     return auto.from_config(config, attn_implementation="eager")
+
+
+EXCEPT = "!"
+"""Before a part that is trained, whatever was said of it before."""
+
+
+def freeze(model: torch.nn.Module, parts: Iterable[str]) -> None:
+    """Takes the gradients of the parameters of some parts. `parts`, of which a later one decides over an earlier one:
+    paths of modules or parameters as a program writes them after the model's name (in transformers, `base_model` is a
+    property), and patterns of fnmatch for parameters' names. Raises CannotBuild for what the model does not have."""
+    named = getattr(model, "parameters_as_published", model.named_parameters)
+    for part in parts:
+        path = part.removeprefix(EXCEPT)
+        found = [one for name, one in named() if fnmatch.fnmatchcase(name, path) or name.startswith(f"{path}.")]
+        if not found:
+            found = _below(model, path)
+        for parameter in found:
+            parameter.requires_grad_(part.startswith(EXCEPT))
+
+
+def _below(model: torch.nn.Module, path: str) -> list[torch.nn.Parameter]:
+    """The parameters of a module that an attribute is, or an index from the end of a sequence."""
+    found: Any = model
+    for name in path.split("."):
+        if isinstance(found, (torch.nn.Sequential, torch.nn.ModuleList)):
+            ends = {str(at - len(found)): one for at, one in enumerate(found)}
+            found = ends.get(name, getattr(found, name, None))
+        else:
+            found = getattr(found, name, None)
+    parameters = list(found.parameters()) if isinstance(found, torch.nn.Module) else []
+    if not parameters:
+        raise CannotBuild(f"{type(model).__name__} has no parameters of {path}")
+    return parameters
 
 
 def on_meta(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:

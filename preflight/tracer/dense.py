@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .building import CannotBuild, Output, on_meta
+from .building import CannotBuild, Output, freeze, on_meta
 
 HOMES = {"torchvision": "torchvision.models", "segmentation_models_pytorch": "segmentation_models_pytorch"}
 IGNORED = 255
@@ -30,9 +30,7 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
     with torch.device("meta"):
         inner = on_meta(lambda: _make(library, model))
     inner = inner.train().to(dtypes[setup.get("weights", "fp32")])
-    for name, parameter in inner.named_parameters():
-        if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):
-            parameter.requires_grad_(False)
+    freeze(inner, setup.get("frozen", ()))
     return Labelling(inner)
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
 from . import adapters
-from .building import Output, from_config
+from .building import Output, freeze, from_config
 from .cuda import Cuda
 
 SCALE = 20.0
@@ -31,9 +31,7 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
     with torch.device("meta"):
         inner = from_config(transformers.AutoModel, config, setup)
     inner = inner.train().to(dtypes[setup.get("weights", "fp32")])
-    for name, parameter in inner.named_parameters():
-        if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):
-            parameter.requires_grad_(False)
+    freeze(inner, setup.get("frozen", ()))
     if setup.get("peft"):
         inner = adapters.adapt(inner, {**setup["peft"], "half": dtypes.get(setup["peft"].get("half") or "")}, "")
     return Cached(inner, model["mini"]) if model.get("mini") else Embedding(inner)

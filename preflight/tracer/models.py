@@ -54,9 +54,7 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
         listed_experts.install(built, model["architecture"])
     if setup.get("quantization"):
         quantized.quantise(built, setup["quantization"], DTYPES)
-    for name, parameter in built.named_parameters():
-        if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):
-            parameter.requires_grad_(False)
+    building.freeze(built, setup.get("frozen", ()))
     if setup.get("peft"):
         options = {**setup["peft"], "half": DTYPES.get(setup["peft"].get("half") or "")}
         if setup.get("quantization") and options.get("method") == "dora":

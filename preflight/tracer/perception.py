@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from . import adapters
-from .building import CannotBuild, Output
+from .building import CannotBuild, Output, freeze
 from .losses_without_data import Answers, install_first, install_matcher
 from .perception_batches import LOSSES, RECIPES
 
@@ -34,9 +34,7 @@ def build(model: dict[str, Any], setup: dict[str, Any], dtypes: dict[str, torch.
     """A step on meta, in training mode. `model`: {"architecture", "config", "class" (of transformers, or a key of
     AUTOS), "recipe"}; `setup`: as `models.build` has it. Raises CannotBuild."""
     inner = _inner(model, setup).train().to(dtypes[setup.get("weights", "fp32")])
-    for name, parameter in inner.named_parameters():
-        if any(name.startswith(prefix) for prefix in setup.get("frozen", ())):
-            parameter.requires_grad_(False)
+    freeze(inner, setup.get("frozen", ()))
     if setup.get("peft"):
         inner = adapters.adapt(inner, {**setup["peft"], "half": dtypes.get(setup["peft"].get("half") or "")}, "")
     install_matcher()

@@ -54,30 +54,95 @@ def test_what_freezes_no_part_of_the_model_says_nothing(body: str, tmp_path: Pat
     assert told(body, tmp_path) is None
 
 
+LOOP_OF_NAMES = "for name, p in model.named_parameters():\n    "
+HEAD_ALONE = ("*", "!fc")
+NEW_HEAD = "model.fc = torch.nn.Linear(2048, 9)\n"
+WHOLE = "for p in model.parameters():\n    p.requires_grad = False\n"
+EXACT = {
+    "the whole model, and a new head": (WHOLE + NEW_HEAD, HEAD_ALONE),
+    "the whole model at once": ("model.requires_grad_(False)\n" + NEW_HEAD, HEAD_ALONE),
+    "call by call": ("for p in model.parameters():\n    p.requires_grad_(False)\n" + NEW_HEAD, HEAD_ALONE),
+    "a comprehension": ("[p.requires_grad_(False) for p in model.parameters()]\n" + NEW_HEAD, HEAD_ALONE),
+    "a function of the program": (
+        "def freeze(net):\n    for p in net.parameters():\n        p.requires_grad = False\nfreeze(model)\n" + NEW_HEAD,
+        HEAD_ALONE,
+    ),
+    "a new layer of a sequence": (WHOLE + "model.fc[-1] = torch.nn.Linear(2048, 9)\n", ("*", "!fc.-1")),
+    "a part that is trained again": (
+        WHOLE + "for p in model.layer4.parameters():\n    p.requires_grad = True\n",
+        ("*", "!layer4"),
+    ),
+    "a part of a part": (
+        "model.layer4.requires_grad_(False)\nmodel.layer4.conv.requires_grad_(True)\n",
+        ("layer4", "!layer4.conv"),
+    ),
+    "all of it trained again": (
+        WHOLE + "model.requires_grad_(True)\nmodel.layer1.requires_grad_(False)\n",
+        ("layer1",),
+    ),
+    "a test of the name": (LOOP_OF_NAMES + "if 'fc' not in name:\n        p.requires_grad = False\n", ("*", "!*fc*")),
+    "the other way around": (LOOP_OF_NAMES + "if 'layer' in name:\n        p.requires_grad = False\n", ("*layer*",)),
+    "both ways": (
+        LOOP_OF_NAMES + "if name.startswith('layer4'):\n        p.requires_grad = True\n    else:\n"
+        "        p.requires_grad = False\n",
+        ("*", "!layer4*"),
+    ),
+    "an expression": (LOOP_OF_NAMES + "p.requires_grad = 'fc' in name\n", ("*", "!*fc*")),
+    "a list of words": (
+        "kept = ['layer4', 'fc']\n" + LOOP_OF_NAMES + "if not any(k in name for k in kept):\n"
+        "        p.requires_grad = False\n",
+        ("*", "!*layer4*", "!*fc*"),
+    ),
+    "either of two": (
+        LOOP_OF_NAMES + "p.requires_grad_('layer4' in name or name.endswith('bias'))\n",
+        ("*", "!*layer4*", "!*bias"),
+    ),
+    "some left out": (
+        LOOP_OF_NAMES + "if 'fc' in name:\n        continue\n    p.requires_grad = False\n",
+        ("*", "!*fc*"),
+    ),
+    "names within a part": (
+        "for name, p in model.layer4.named_parameters():\n    if 'bn' in name:\n        p.requires_grad = False\n",
+        ("layer4.*bn*",),
+    ),
+    "signs of patterns": (LOOP_OF_NAMES + "if 'a[0]*' in name:\n        p.requires_grad = False\n", ("*a[[]0][*]*",)),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), EXACT.values(), ids=EXACT)
+def test_parts_are_read_in_the_order_of_the_program(body: str, expected: tuple[str, ...], tmp_path: Path) -> None:
+    assert told(body, tmp_path) == expected
+
+
 UNKNOWN = {
-    "the whole model, and a new head": (
-        "for p in model.parameters():\n    p.requires_grad = False\nmodel.fc = torch.nn.Linear(2048, 9)\n"
+    "the whole model, and nothing that is trained": WHOLE,
+    "the whole model after its new head": NEW_HEAD + WHOLE,
+    "a head of the program": WHOLE + "class Head(torch.nn.Module):\n    pass\nmodel.fc = Head()\n",
+    "no layer": WHOLE + "model.fc = torch.nn.Identity()\n",
+    "a test of something else": LOOP_OF_NAMES + "if p.dim() > 1:\n        p.requires_grad = False\n",
+    "a count": "for i, p in enumerate(model.parameters()):\n    if i < 50:\n        p.requires_grad = False\n",
+    "a word that is not known": LOOP_OF_NAMES + "if args.word in name:\n        p.requires_grad = False\n",
+    "a list that grows": (
+        "kept = ['fc']\nkept.append(args.word)\n" + LOOP_OF_NAMES + "if not any(k in name for k in kept):\n"
+        "        p.requires_grad = False\n"
     ),
-    "the whole model at once": "model.requires_grad_(False)\nmodel.fc = torch.nn.Linear(2048, 9)\n",
-    "call by call": (
-        "for p in model.parameters():\n    p.requires_grad_(False)\nmodel.fc = torch.nn.Linear(2048, 9)\n"
+    "both conditions": LOOP_OF_NAMES + "if 'layer' in name and 'bn' in name:\n        p.requires_grad = False\n",
+    "two decisions": (
+        LOOP_OF_NAMES + "if 'a' in name:\n        p.requires_grad = False\n    if 'b' in name:\n"
+        "        p.requires_grad = True\n"
     ),
-    "by a test of the name": (
-        "for name, p in model.named_parameters():\n    if 'fc' not in name:\n        p.requires_grad = False\n"
-    ),
-    "by an expression": "for name, p in model.named_parameters():\n    p.requires_grad = 'fc' in name\n",
+    "until one": LOOP_OF_NAMES + "p.requires_grad = False\n    if 'layer3' in name:\n        break\n",
     "children of a list": (
         "for child in list(model.children())[:7]:\n    for p in child.parameters():\n        p.requires_grad = False\n"
-    ),
-    "a function of the program": (
-        "def freeze(net):\n    for p in net.parameters():\n        p.requires_grad = False\n"
-        "freeze(model)\nmodel.fc = torch.nn.Linear(2048, 9)\n"
     ),
     "one of two models": (
         "if args.freeze:\n    model = load(args)\nelse:\n    model = torchvision.models.resnet18()\n"
         "def train():\n    for p in model.parameters():\n        p.requires_grad = False\ntrain()\n"
     ),
-    "a part that is thawed again": "model.layer4.requires_grad_(False)\nmodel.layer4[2].requires_grad_(True)\n",
+    "a part that is trained again": "model.layer4.requires_grad_(False)\nmodel.layer4[2].requires_grad_(True)\n",
+    "layers that are trained again": (
+        WHOLE + "for p in list(model.children())[-1].parameters():\n    p.requires_grad = True\n"
+    ),
 }
 
 
@@ -101,6 +166,18 @@ def test_a_method_of_the_library_freezes(method: str, expected: tuple[str, ...] 
 
 def test_an_index_is_no_name_of_a_module(tmp_path: Path) -> None:
     assert is_unknown(told("model.layer1[0].requires_grad_(False)\n", tmp_path))
+
+
+def test_a_part_under_one_condition_and_a_part_under_another(tmp_path: Path) -> None:
+    body = "if args.freeze:\n    model.layer1.requires_grad_(False)\nmodel.layer2.requires_grad_(False)\n"
+    assert is_unknown(told(body, tmp_path, given={"freeze": True}))
+
+
+def test_an_optimizer_of_the_rest(tmp_path: Path) -> None:
+    optimizer = "opt = torch.optim.Adam(model.fc.parameters())\n"
+    assert told(WHOLE + NEW_HEAD, tmp_path, optimizer) == HEAD_ALONE
+    more = WHOLE + NEW_HEAD + "model.layer4.requires_grad_(True)\n"
+    assert is_unknown(told(more, tmp_path, optimizer))  # gradients of layer4, and no states
 
 
 def test_an_optimizer_of_a_part(tmp_path: Path) -> None:
@@ -135,7 +212,7 @@ def test_a_model_of_an_own_class(tmp_path: Path) -> None:
     loop = "if freeze:\n            for p in self.net.parameters():\n                p.requires_grad = False"
     body = NET.format(loop, "return self.net(x)")
     assert told(body, tmp_path) is None
-    assert is_unknown(told(body, tmp_path, given={"freeze": True}))
+    assert told(body, tmp_path, given={"freeze": True}) == HEAD_ALONE
 
 
 def test_adapters_freeze_the_model_themselves(tmp_path: Path) -> None:

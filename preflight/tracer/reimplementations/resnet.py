@@ -3,6 +3,8 @@ place), for interpreters without torchvision."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -50,12 +52,17 @@ class _Block(nn.Module):
         return self.relu(out)
 
 
+def _numbered(found: re.Match[str]) -> str:
+    return f".{'conv' if found[1] == 'conv' else 'bn'}{int(found[2]) + 1}."
+
+
 class ResNet(nn.Module):
     """An image classifier."""
 
     def __init__(self, wide: bool, stages: tuple[int, ...], num_classes: int = 1000) -> None:
         super().__init__()
         self.stem = nn.Sequential(_conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stages = stages
         blocks: list[nn.Module] = []
         inputs = 64
         for number, count in enumerate(stages):
@@ -66,6 +73,15 @@ class ResNet(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(inputs, num_classes)
+
+    def parameters_as_published(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The parameters by the names that they have in torchvision."""
+        layers = [f"layer{stage + 1}.{at}" for stage, count in enumerate(self.stages) for at in range(count)]
+        for name, parameter in self.named_parameters():
+            name = re.sub(r"^stem\.(0|1)\.", lambda found: ("conv1.", "bn1.")[int(found[1])], name)
+            name = re.sub(r"^blocks\.(\d+)\.", lambda found: f"{layers[int(found[1])]}.", name)
+            name = re.sub(r"\.(conv|norm)s\.(\d)\.", _numbered, name)
+            yield name.replace(".shortcut.", ".downsample."), parameter
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self.pool(self.blocks(self.stem(x)))

@@ -145,3 +145,19 @@ def test_laws_of_an_old_tracer_are_refused(tmp_path: Path) -> None:
     old.write_text(json.dumps(shipped))
     with pytest.raises(store.StaleLaw, match="version 1 of the tracer"):
         store.load_file(old, key)
+
+
+@pytest.mark.parametrize(
+    ("frozen", "whole"),
+    [
+        (["model.embed_tokens"], False),
+        (["*", "!lm_head"], False),
+        (["model.layers.0"], True),
+        (["*", "!*layers.15.*"], True),
+    ],
+)
+def test_a_model_whose_layers_are_frozen_by_number_is_traced_at_its_full_depth(frozen: list[str], whole: bool) -> None:
+    found = resolved(model__name="meta-llama/Llama-3.2-1B", train__frozen=frozen)
+    assert found.setup.frozen == tuple(frozen)
+    assert (found.family is None) == whole
+    assert found.workload.wire().get("whole", False) == whole

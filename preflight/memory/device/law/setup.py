@@ -69,7 +69,7 @@ class Setup:
     offload: bool = False
     """Whether the inputs that checkpointing keeps are in host memory."""
     frozen: tuple[str, ...] = ()
-    """Parts that are not trained, by the beginning of their parameters' names."""
+    """Parts that are not trained, as `tracer.building.freeze` takes them."""
     channels_last: bool | None = None
     """Of image models alone."""
     winograd: bool = False

@@ -3,6 +3,7 @@ which are traced one by one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -66,6 +67,8 @@ class TransformersModel(Workload):
         found = replace(found, config=_with_vocabulary(job, found))
         if job.train.peft.method not in (None, "none") and not adapters.is_lora_alone(job.train.peft):
             family = None  # other adapters have dimensions of their own: such a model is traced as it is
+        if _freezes_layers(job):
+            family = None  # a law of a family holds for any depth
         if family is None or lists_experts(job, family):
             return _alone(asked, found)
         return _of_family(asked, found, family)
@@ -105,6 +108,11 @@ class TransformersModel(Workload):
         return make_at(self.wire(), kind, resolved.setup, resolved.lengths, run, self.free)
 
 
+def _freezes_layers(job: Job) -> bool:
+    """Whether a path of what is frozen, or trained within it, has the number of a layer."""
+    return any(re.search(r"(?:^|\.)-?\d", path) for path in job.train.frozen)
+
+
 def _alone(asked: WorkloadRequest, found: Likened) -> Resolved | Unknown:
     """A model of no family, at its own dimensions."""
     lengths = _lengths(asked.job, None, {}, asked.task)
@@ -116,7 +124,7 @@ def _alone(asked: WorkloadRequest, found: Likened) -> Resolved | Unknown:
     if asked.task == "causal-lm":
         listed = lists_experts(asked.job, family_of(found.architecture, found.config))
         setup = with_own_loss(setup, asked.job, found.architecture, listed)
-    whole = adapters.names_layers(asked.job.train.peft)
+    whole = adapters.names_layers(asked.job.train.peft) or _freezes_layers(asked.job)
     model = TransformersModel(found.architecture, asked.task, found.config, whole)
     depth = depth_key(model.wire())
     dims = {"L": found.config[depth]} if depth is not None else {}
