@@ -50,7 +50,7 @@ _NOT_ONE = ("lr_scheduler", "swa_utils", "schedulers")
 _MOMENTUM = {"SGD": 2}
 """Position of `momentum` in torch.optim.SGD(params, lr, momentum, ...)."""
 _MORE = {"RMSprop": ("momentum", "centered"), "Adam": ("amsgrad",), "AdamW": ("amsgrad",)}
-"""Arguments with which an optimizer keeps one more copy of the parameters."""
+"""Arguments with which an optimizer keeps one more copy of the parameters: `rmsprop-momentum` has one law, and so on."""
 
 
 _PARAMETERS = (".parameters", ".named_parameters", ".get_params")
@@ -237,8 +237,10 @@ def _bindings(record: CallRecord) -> list[Binding]:
         momentum = record.argument("momentum", _MOMENTUM[record.method])
         if momentum is not None:
             name = when(fold(Op(">", (momentum, Const(0)))), Const("sgd-momentum", record.origin), name)
-    if record.method in _MORE and any(_given(record, argument) for argument in _MORE[record.method]):
-        name = Const("other", record.origin)  # copies that its law does not have
+    more = [argument for argument in _MORE.get(record.method, ()) if _given(record, argument)]
+    if more:
+        known = len(more) == 1 and constant(record.argument(more[0]) or Const(None)) is not None
+        name = Const(f"{record.method.lower()}-{more[0]}" if known else "other", record.origin)
     found = [bind("train.optimizer", name, None, record.origin)]
     return [*found, *_implementation(record)]
 

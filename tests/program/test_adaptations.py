@@ -99,7 +99,10 @@ def test_activations_that_wait_in_host_memory(tmp_path: Path) -> None:
     [
         ("bnb.optim.PagedLion8bit(p)", "paged-lion-8bit"), ("bnb.optim.LAMB(p)", "other"),
         ("bnb.optim.PagedAdamW32bit(p)", "paged-adamw"), ("torch.optim.RMSprop(p)", "rmsprop"),
-        ("torch.optim.RMSprop(p, momentum=0.9)", "other"), ("torch.optim.AdamW(p, amsgrad=True)", "other"),
+        ("torch.optim.RMSprop(p, momentum=0.9)", "rmsprop-momentum"),
+        ("torch.optim.RMSprop(p, momentum=0.9, centered=True)", "other"),
+        ("torch.optim.RMSprop(p, momentum=0)", "rmsprop"),
+        ("torch.optim.AdamW(p, amsgrad=True)", "adamw-amsgrad"),
         ("galore_torch.GaLoreAdamW8bit(p)", "galore-adamw-8bit"),
     ],
 )  # fmt: skip

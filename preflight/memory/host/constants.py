@@ -124,5 +124,6 @@ WEIGHT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 OPTIMIZER_COPIES = {
     "adamw": 2, "adam": 2, "lion": 1, "sgd": 0, "sgd-momentum": 1, "adafactor": 0, "adamw-8bit": 0.5,
     "adamw-4bit": 0.25, "adamw-fp8": 0.5, "paged-adamw": 2, "paged-adamw-8bit": 0.5,
+    "adamw-amsgrad": 3, "adam-amsgrad": 3, "adagrad": 1, "rmsprop": 1, "rmsprop-momentum": 2, "rmsprop-centered": 2,
 }  # fmt: skip
 """Copies of the weights that an optimizer's states are, on the processor: two moments, one, or factors of them."""

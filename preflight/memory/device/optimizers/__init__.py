@@ -23,12 +23,16 @@ _PLAIN: dict[str, Copies] = {
     # foreach: the list exp_avg_sq_sqrt; for-loop: the root, and the quotient, assigned to denom
     "adamw": Copies(2, 1, 2, 1),
     "adam": Copies(2, 1, 2, 1),
+    "adamw-amsgrad": Copies(3, 1, 2, 1),  # the largest squares
+    "adam-amsgrad": Copies(3, 1, 2, 1),
     "nadam": Copies(2, 1, 2, 1),
     "radam": Copies(2, 1, 2, 0),
     "sgd": Copies(0, 0, 0, 0),  # param.add_(grad) in place
     "sgd-momentum": Copies(1, 0, 0, 0),
     "lion": Copies(1, 1, 1, 1),  # the interpolated update, then its sign in place
     "rmsprop": Copies(1, 1, 1, 1),
+    "rmsprop-momentum": Copies(2, 1, 1, 1),
+    "rmsprop-centered": Copies(2, 1, 1, 1),  # the mean of the gradients
     "adagrad": Copies(1, 2, 1, 1),  # foreach: the scaled gradients and the roots
     # z in addition to the squares; only the root is made, gradients are divided in place
     "schedule-free-adamw": Copies(2, 1, 1, 1),
@@ -178,4 +182,6 @@ def unknown(name: str) -> str:
     """Why an optimizer has no law, for a message."""
     if name in UNKNOWN:
         return f"train.optimizer {name} has no law: {UNKNOWN[name]}"
+    if name == "other":  # as programs are read
+        return "the optimizer of the program is none that has a law: state train.optimizer if it keeps as much as one"
     return f"train.optimizer {name} has no law (known: {', '.join(known())})"

@@ -49,6 +49,10 @@ OPTIMIZERS = {
     "sgd-momentum": lambda p, **k: torch.optim.SGD(p, lr=0.1, momentum=0.9, **k),
     "adagrad": lambda p, **k: torch.optim.Adagrad(p, **k),
     "rmsprop": lambda p, **k: torch.optim.RMSprop(p, **k),
+    "rmsprop-momentum": lambda p, **k: torch.optim.RMSprop(p, momentum=0.9, **k),
+    "rmsprop-centered": lambda p, **k: torch.optim.RMSprop(p, centered=True, **k),
+    "adam-amsgrad": lambda p, **k: torch.optim.Adam(p, amsgrad=True, **k),
+    "adamw-amsgrad": lambda p, **k: torch.optim.AdamW(p, amsgrad=True, **k),
 }
 
 
