@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 FILE = HERE / "repositories.toml"
 
 
-Group = Literal["dev", "held", "last", "field"]
+Group = Literal["dev", "held", "last", "field", "blind"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 
