@@ -29,9 +29,11 @@ def launch_bindings(
     """The program's bindings after those of its launch: of the same rank, the program's win."""
     several = call is not None and _several(call.launch)
     framework = next((fact.value for fact in facts if fact.name == "framework"), None)
+    if framework == _ON_EACH_GPU and call is not None:
+        several = several or _has_gpus(call.launch)
     found = list(_environment(call.launch.environment)) if call is not None and framework in _ACCELERATED else []
     kept = [b for b in bindings if several or b.field != "parallel.strategy" or b.rank != Rank.default]
-    if several and framework in _ACCELERATED:
+    if several and framework in (*_ACCELERATED, _ON_EACH_GPU):
         found.insert(0, bind("parallel.strategy", Const("ddp"), Rank.default))
     rented = call is None and any(binding.field == VISIBLE for binding in bindings)  # by Ray or Modal
     plain = rented or (call is not None and call.launch.launcher in _PLAIN)
@@ -42,6 +44,8 @@ def launch_bindings(
     return [*missing, *counted, *found, *kept]
 
 
+_ON_EACH_GPU = "lightning"
+"""The framework that starts a process on each GPU itself."""
 _OVER_ALL = ("transformers-trainer", "trl")
 """Frameworks that use DataParallel if one process sees several GPUs (transformers.Trainer, `_wrap_model`)."""
 _PLAIN = ("python", "srun")
@@ -132,6 +136,13 @@ def _several(launch: Launch) -> bool:
         if isinstance(value, Unknown) or (isinstance(value, (int, float)) and value > 1):
             return True
     return False
+
+
+def _has_gpus(launch: Launch) -> bool:
+    """Whether SLURM gives the job more than one GPU on a node."""
+    given = launch.environment.get("SLURM_GPUS_ON_NODE")
+    count = None if given is None else evaluate(Op("int", (given,)))
+    return isinstance(count, int) and count > 1
 
 
 def _environment(environment: Mapping[str, Expr]) -> Iterator[Binding]:

@@ -9,7 +9,7 @@ from preflight.frameworks.fsdp import fsdp_objects
 from preflight.frameworks.named_files import PROCESSES, located, name_in, without_file
 from preflight.frameworks.table import read
 from preflight.program.arguments import Arguments, arguments_of_call
-from preflight.program.bindings import bind, constant, first_origin, fold, under
+from preflight.program.bindings import bind, constant, first_origin, fold, under, when
 from preflight.program.names import binding_for
 from preflight.program.rows import FoundSettings
 from preflight.python.objects import CallRecord, ClassValue
@@ -156,6 +156,23 @@ def devices(said: Expr) -> Expr | None:
     if value == -1:
         return Const(ALL, first_origin(said))
     return None if isinstance(value, int) and value < 1 else said
+
+
+def auto_strategy(args: Arguments, found: FoundSettings) -> None:
+    """`strategy="auto"`, the default: DDP on more than one device, none on one (trainer/connectors/
+    accelerator_connector.py, _choose_strategy). As many devices as there are: the launch says."""
+    if ("strategy" in args and args.value("strategy") != "auto") or args.value("accelerator") in _NO_GPU:
+        return
+    place = args.origin("devices")
+    nodes = args["num_nodes"] if "num_nodes" in args else Const(1)
+    count = devices(args["devices"]) if "devices" in args else Const(1)
+    if count is not None and not (isinstance(count, Const) and isinstance(count.value, Unknown)):
+        several = fold(Op(">", (fold(Op("*", (count, nodes))), Const(1))))
+        if "devices" in args or constant(several) is True:
+            found.add("parallel.strategy", when(several, Const("ddp", place), Const("none", place)))
+
+
+_NO_GPU = ("cpu", "tpu", "mps", "hpu")
 
 
 def overlaps(every: Expr) -> Expr:

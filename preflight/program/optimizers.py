@@ -50,7 +50,7 @@ _NOT_ONE = ("lr_scheduler", "swa_utils", "schedulers")
 _MOMENTUM = {"SGD": 2}
 """Position of `momentum` in torch.optim.SGD(params, lr, momentum, ...)."""
 _MORE = {"RMSprop": ("momentum", "centered"), "Adam": ("amsgrad",), "AdamW": ("amsgrad",)}
-"""Arguments with which an optimizer keeps one more copy of the parameters: `rmsprop-momentum` has one law, and so on."""
+"""Arguments with which an optimizer keeps one more copy of the parameters (`rmsprop-momentum`)."""
 
 
 _PARAMETERS = (".parameters", ".named_parameters", ".get_params")

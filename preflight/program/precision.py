@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from preflight.program.bindings import bind, constant, first_origin, fold, is_constant, under, when
 from preflight.program.call_site import evaluates, is_module, names_of, words
+from preflight.program.loops import is_forward
 from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
@@ -16,18 +17,42 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[Binding]:
     """train.precision if the training forward runs under autocast; `base` is the type of the weights otherwise."""
     found: list[Binding] = []
+    regions = _regions(records)
     for record in records:
         if record.name == "apex.amp.initialize":
             found += under(record.conditions, [bind("train.precision", _apex(record, base))])
-        if record.method != "autocast" or evaluates(record):
-            continue
-        kind = record.argument("device_type", None if ".cuda." in record.name or ".cpu." in record.name else 0)
-        if ".cpu." in record.name or (kind is not None and constant(kind) in ("cpu", "mps", "xla")):
-            continue
-        if record.receiver is not None and "Accelerator" in record.receiver:
-            continue
-        found += under(record.conditions, [bind("train.precision", _autocast(record, base))])
+        if record in regions:
+            found += under(record.conditions, [bind("train.precision", _autocast(record, base))])
     return found
+
+
+def _regions(records: Sequence[CallRecord]) -> list[CallRecord]:
+    """The autocast regions that training runs in. One that is switched off within the others, or behind them, is for a
+    loss or a layer: it counts where no model runs in one of the others."""
+    found = [record for record in records if record.method == "autocast" and _is_training(record)]
+    on = [record for record in found if constant(_enabled(record) or Const(True)) is not False]
+    if not on or len(on) == len(found):
+        return found
+    inside = [_innermost(record) for record in records if is_forward(record)]
+    off = [one for one in inside if one is not None and one in found and one not in on]
+    return found if off and not any(one in on for one in inside) else on
+
+
+def _innermost(record: CallRecord) -> CallRecord | None:
+    """The autocast region that decides over a call."""
+    return next((one for one in reversed(record.contexts) if one.method == "autocast"), None)
+
+
+def _is_training(record: CallRecord) -> bool:
+    """Whether an autocast region is of a GPU and of no evaluation."""
+    if evaluates(record) or (record.receiver is not None and "Accelerator" in record.receiver):
+        return False
+    kind = record.argument("device_type", None if ".cuda." in record.name or ".cpu." in record.name else 0)
+    return ".cpu." not in record.name and (kind is None or constant(kind) not in ("cpu", "mps", "xla"))
+
+
+def _enabled(record: CallRecord) -> Expr | None:
+    return record.argument("enabled", 0 if record.name.endswith("cuda.amp.autocast") else 2)
 
 
 def _apex(record: CallRecord, base: Expr | None) -> Expr:
@@ -57,8 +82,7 @@ def unread_autocast(
 
 def _autocast(record: CallRecord, base: Expr | None) -> Expr:
     """torch.autocast(device_type, dtype=None, enabled=True); torch.cuda.amp.autocast(enabled=True, dtype=float16)."""
-    old = record.name.endswith("cuda.amp.autocast")
-    dtype, enabled = record.argument("dtype", 1), record.argument("enabled", 0 if old else 2)
+    dtype, enabled = record.argument("dtype", 1), _enabled(record)
     if dtype is None or constant(dtype) is None:
         mixed: Expr = Const("fp16-mixed", record.origin)  # torch.get_autocast_dtype("cuda")
     else:

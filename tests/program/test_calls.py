@@ -138,6 +138,25 @@ def test_autocast(call: str, precision: str | None, tmp_path: Path) -> None:
     assert told(body, tmp_path).get("train.precision") == precision
 
 
+OFF = "torch.autocast('cuda', enabled=False)"
+REGIONS = {
+    "within": (
+        f"with torch.autocast('cuda'):\n    y = model(x)\n    with {OFF}:\n        loss = y.sum()\n",
+        "fp16-mixed",
+    ),
+    "behind": (f"with torch.autocast('cuda'):\n    y = model(x)\nwith {OFF}:\n    loss = y.sum()\n", "fp16-mixed"),
+    "before": (f"with {OFF}:\n    z = x.float()\nwith torch.autocast('cuda'):\n    loss = model(x)\n", "fp16-mixed"),
+    "around the model": (f"with torch.autocast('cuda'):\n    x = x * 2\nwith {OFF}:\n    loss = model(x)\n", "fp32"),
+    "nothing else": (f"with {OFF}:\n    loss = model(x)\n", "fp32"),
+}
+
+
+@pytest.mark.parametrize(("body", "precision"), REGIONS.values(), ids=REGIONS)
+def test_an_autocast_region_that_is_off(body: str, precision: str, tmp_path: Path) -> None:
+    text = f"model = torch.nn.Linear(2, 2)\n{body}loss.sum().backward()\n"
+    assert told(text, tmp_path).get("train.precision") == precision
+
+
 def test_autocast_that_a_flag_switches_on(tmp_path: Path) -> None:
     body = "with torch.amp.autocast('cuda', enabled=args.amp):\n    pass\n"
     assert told(body, tmp_path)["train.precision"] == "fp32"
