@@ -159,13 +159,13 @@ def _environment(environment: Mapping[str, Expr]) -> Iterator[Binding]:
     backend = environment.get("ACCELERATE_DYNAMO_BACKEND")
     if backend is not None and str(constant(backend)).upper() != "NO":
         yield bind("train.compile", Const(True, backend.origin), Rank.read)
+    stage = constant(environment.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", Const(2)))  # accelerate's default stage
+    number = int(stage) if isinstance(stage, (int, str)) and str(stage).isdecimal() else 2
     if "ACCELERATE_USE_DEEPSPEED" in environment:
-        stage = constant(environment.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", Const(2)))  # accelerate's default stage
-        number = int(stage) if isinstance(stage, (int, str)) and str(stage).isdecimal() else 2
         yield bind("parallel.strategy", Const(STAGES.get(number, "zero2")), Rank.read)
-    for name, part in (("OPTIMIZER", "optimizer"), ("PARAM", "parameters")):
+    for name, part, least in (("OPTIMIZER", "optimizer", 1), ("PARAM", "parameters", 3)):
         device = environment.get(f"ACCELERATE_DEEPSPEED_OFFLOAD_{name}_DEVICE")
-        if device is not None and constant(device) in ("cpu", "nvme"):
+        if device is not None and constant(device) in ("cpu", "nvme") and number >= least:
             yield bind("parallel.offload", Const(part, device.origin), Rank.read)
 
 

@@ -177,6 +177,28 @@ def test_deepspeed_leaves_auto_to_the_trainer(tmp_path: Path) -> None:
     assert found == {"parallel.strategy": "zero2", "parallel.offload": "optimizer", "train.grad_accum": 4}
 
 
+@pytest.mark.parametrize(
+    ("stage", "offload", "expected"),
+    [
+        (3, '"offload_param": {"device": "cpu"}', "parameters"),
+        (3, '"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}', "parameters"),
+        (2, '"offload_param": {"device": "cpu"}', None),
+        (2, '"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "nvme"}', "optimizer"),
+        (1, '"cpu_offload_param": true', None),
+        (0, '"offload_optimizer": {"device": "cpu"}', None),
+    ],
+)
+def test_deepspeed_offloads_what_its_stage_shards(
+    stage: int, offload: str, expected: str | None, tmp_path: Path
+) -> None:
+    text = f'{{"zero_optimization": {{"stage": {stage}, {offload}}}, "train_micro_batch_size_per_gpu": 1}}'
+    assert values(read("ds.json", text, tmp_path)).get("parallel.offload") == expected
+    if "device" in offload:
+        flat = "\n".join(f"  {name}_device: cpu" for name in ("offload_param", "offload_optimizer") if name in offload)
+        text = f"num_processes: 2\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: {stage}\n{flat}\n"
+        assert values(read("acc.yaml", text, tmp_path)).get("parallel.offload") == expected
+
+
 def test_lightnings_command_line(tmp_path: Path) -> None:
     text = """
         trainer:
