@@ -209,7 +209,7 @@ def processes(args: Arguments, found: FoundSettings) -> None:
     """accelerate: ranks of a node, and how FSDP shards over them."""
     total, machines = args.get("num_processes"), args.get("num_machines", 1)
     per_node = fold(Op("//", (total, machines)), first_origin(total)) if "num_processes" in args else Const(None)
-    for name in ("parallel.ranks_per_node", "parallel.gpus_per_node"):
+    for name in ("parallel.ranks_per_node", "parallel.gpus_per_node") if "num_processes" in args else ():
         found.add(name, per_node)
     if args.value("distributed_type") == "FSDP":
         known = None if constant(per_node) is None else per_node

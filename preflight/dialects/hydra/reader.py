@@ -70,7 +70,7 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
     from preflight.dialects.hydra.plan import CompositionPlan, add_sweeper, sort_overrides
     from preflight.dialects.hydra.repository import Repository
 
-    words = call.words if call is not None else _chosen(path, found, project)
+    words = _overrides(call, project) if call is not None else _chosen(path, found, project)
     line = command_line(words)
     folder, name = _place(found, line, call)
     problems = list(line.problems)
@@ -92,6 +92,17 @@ def _read(path: str, found: Application, call: Call | None, project: Project) ->
             base = _composed(plan, repository, name, [options[0] for _, _, options, _ in plan.groups])
     reading = _reading(path, plan, repository, name, base, call, sweeping)
     return reading if call is not None or found.certain else replace(reading, problems=_doubtful(reading, base[0]))
+
+
+def _overrides(call: Call, project: Project) -> tuple[Word, ...]:
+    """The words of a launch that may be overrides. A program that does not use Hydra has words of its own, like another
+    file's name (`train.py configs/train.yaml`)."""
+    try:
+        if not call.caller.endswith(".py") or "hydra" in project.source(call.caller).text:
+            return call.words
+    except (DocumentError, UnreadableFile):
+        return call.words
+    return tuple(word for word in call.words if word.prefix or "=" in str(getattr(word.value, "value", "=")))
 
 
 def _doubtful(reading: Reading, found: Composition) -> tuple[Problem, ...]:
