@@ -87,6 +87,8 @@ def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Modul
     for part in (config, *(getattr(config, n, None) for n in ("text_config", "vision_config"))):
         if part is not None and hasattr(part, "use_cache"):
             part.use_cache = False
+    if model["task"] == "sequence-classification" and getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = 0  # decoders refuse batches without one (GPT2ForSequenceClassification.forward)
     try:
         made: torch.nn.Module = building.from_config(getattr(transformers, AUTO_CLASSES[model["task"]]), config, setup)
     except ValueError as error:

@@ -211,7 +211,9 @@ def _said(
 
 
 def _device(case: Case, values: dict[str, object]) -> DeviceEstimate | None:
-    return case.estimate(with_fields(case.job, values)).device
+    """The need with some values; None where no law tells it: a lower bound is no need."""
+    device = case.estimate(with_fields(case.job, values)).device
+    return device if device is None or not device.lower_bound else None
 
 
 def _capacity_known(case: Case, values: dict[str, object]) -> bool:

@@ -11,8 +11,8 @@ import pytest
 
 SPEED = Path(__file__).resolve().parents[2] / "benchmarks" / "speed"
 ALLOWED = 2.6
-"""Twice as many files more take twice the work more; what takes the square takes four times as much. Trees that are much
-smaller than these grow faster at first, since their files are more alike."""
+"""Twice as many files more take twice the work more; what takes the square takes four times as much. Trees that are
+much smaller than these grow faster at first, since their files are more alike."""
 COUNT = """
 import sys
 from pathlib import Path

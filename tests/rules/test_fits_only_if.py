@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from cases import GIB, Device, case
 from cases import findings as all_findings
@@ -24,6 +26,16 @@ def test_unknown_length_shows_the_frontier() -> None:
     [finding] = findings(one)
     assert (finding.rule, finding.severity) == ("fits-only-if", Severity.info)
     assert "up to 1,664 at batch 8, 3,328 at batch 4, 6,656 at batch 2, 13,312 at batch 1" in finding.message
+
+
+@pytest.mark.parametrize("capacity", [16 * GIB, None])
+def test_a_lower_bound_is_no_need(capacity: int | None) -> None:
+    def device(job):  # type: ignore[no-untyped-def]
+        found = None if job.train.seq_len is None else Device(states=20 * GIB, capacity=capacity)(job)
+        return None if found is None else replace(found, lower_bound=True)
+
+    written: dict[str, Value] = {"train.batch_size": 8, "train.grad_accum": 1}
+    assert findings(case(written, device=device, unknown=("train.seq_len",))) == []
 
 
 OPEN = {
