@@ -9,7 +9,7 @@ from preflight.python.arrays import Array, array_of, derived, view
 from preflight.python.config_objects import config_attribute, config_child
 from preflight.python.evaluator import Evaluator
 from preflight.python.files import PATH, path_parent
-from preflight.python.imports import module_attribute, module_names, namespace_attribute
+from preflight.python.imports import external, module_attribute, module_names, namespace_attribute
 from preflight.python.objects import (
     CHANGED,
     Abstract,
@@ -41,7 +41,7 @@ def attribute(ev: Evaluator, value: Abstract, name: str, node: ast.expr, frame: 
             return namespace_attribute(ev, value, name, frame)
         full = f"{value.name}.{name}"
         given = ev.library_values.get(full)
-        return given(ev) if given is not None else External(full, frame.module.origin(node))
+        return given(ev) if given is not None else external(full, frame.module.origin(node))
     if isinstance(value, ModuleValue):
         return module_names(ev, value) if name == "__dict__" else module_attribute(ev, value, name)
     if isinstance(value, Instance):

@@ -8,7 +8,7 @@ from preflight.python.evaluator import Evaluator
 from preflight.python.module import is_package_dir, load_module, resolve_import
 from preflight.python.objects import Abstract, Container, External, Frame, Lazy, ModuleValue
 from preflight.vocabulary.budgets import PROGRAM_MODULES
-from preflight.vocabulary.values import Cause, unknown
+from preflight.vocabulary.values import Cause, Origin, unknown
 
 
 def find_module(ev: Evaluator, name: str, level: int, frame: Frame) -> ModuleValue | None:
@@ -39,6 +39,20 @@ def import_modules(ev: Evaluator, node: ast.Import, frame: Frame) -> None:
             ev.journal.write(frame.variables, head, External(head, origin))
 
 
+_PUBLISH_ALL = ("transformers", "trl", "peft", "diffusers")
+"""Packages that have the classes of their modules under their own name, too."""
+
+
+def external(name: str, origin: Origin | None) -> External:
+    """An object of a library by its shortest name: `transformers.hf_argparser.HfArgumentParser` is
+    `transformers.HfArgumentParser`."""
+    package, _, rest = name.partition(".")
+    last = rest.rpartition(".")[2]
+    if package in _PUBLISH_ALL and last != rest and last[:1].isupper() and not last.isupper():
+        return External(f"{package}.{last}", origin)
+    return External(name, origin)
+
+
 def import_from(ev: Evaluator, node: ast.ImportFrom, frame: Frame) -> None:
     """`from a import b`, `from .a import *`."""
     name, level = node.module or "", node.level
@@ -55,7 +69,7 @@ def import_from(ev: Evaluator, node: ast.ImportFrom, frame: Frame) -> None:
         elif submodule is not None:
             value = submodule
         else:
-            value = External(f"{name}.{alias.name}" if name else alias.name, origin)
+            value = external(f"{name}.{alias.name}" if name else alias.name, origin)
         ev.journal.write(frame.variables, alias.asname or alias.name, value)
 
 

@@ -336,7 +336,7 @@ import torch, torchvision
 from torch.utils.data import DataLoader
 model = torchvision.models.resnet50()
 for name, p in model.named_parameters():
-    p.requires_grad = "fc" in name
+    p.requires_grad = is_new(name)
 optimizer = torch.optim.SGD(p for p in model.parameters() if p.requires_grad)
 for x, y in DataLoader(data, batch_size=SIZE):
     torch.nn.functional.cross_entropy(model(x), y).backward()

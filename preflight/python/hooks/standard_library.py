@@ -272,7 +272,7 @@ def _plain(value: object, depth: int) -> Abstract:
 
 _NAMESPACES = ("argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "ml_collections.ConfigDict",
                "ml_collections.config_dict.ConfigDict", "addict.Dict", "munch.Munch", "box.Box", "munch.munchify",
-               "transformers.utils.generic.ModelOutput")  # fmt: skip
+               "transformers.ModelOutput")  # fmt: skip
 
 _FIRST_ARGUMENT = ("os.path.abspath", "os.path.realpath", "os.path.expanduser", "os.fspath", "tqdm.tqdm",
                    "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "rich.progress.track")  # fmt: skip
