@@ -241,6 +241,7 @@ def test_a_validation_that_was_not_seen_is_an_assumption(run: Run) -> None:
     assert [one["field"] for one in data["assumptions"]] == ["validation.batch_size"]
 
 
+@pytest.mark.slow
 def test_the_text(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "train.py").write_text(TRAINS)
