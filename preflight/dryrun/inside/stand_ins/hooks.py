@@ -19,6 +19,7 @@ from . import (
     generation,
     hub_models,
     quantised,
+    searches,
     trainers,
     vision,
     weights,
@@ -32,6 +33,7 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
     components = diffusers.Components(models, tape)
     known = hub_models.Tokenizers(models, tape)
     network, missing = downloads.Downloads(tape), folders.Folders(tape)
+    search = searches.Searches(settings, tape)
 
     def sharding(module: Any) -> None:
         refuse_sharding(module, refuse)
@@ -50,6 +52,8 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "requests.sessions": network.requests,
         "fsspec.implementations.http": network.fsspec,
         "numpy": network.numpy,
+        "optuna.trial._trial": search.optuna,
+        "wandb": search.wandb,
         "torch.hub": lambda module: weights.hub(module, tape),
         "timm.models._builder": lambda module: weights.timm(module, tape),
         "timm.models.helpers": lambda module: weights.timm(module, tape),
