@@ -20,6 +20,7 @@ from . import (
     hub_models,
     quantised,
     searches,
+    tables,
     trainers,
     vision,
     weights,
@@ -33,15 +34,20 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
     components = diffusers.Components(models, tape)
     known = hub_models.Tokenizers(models, tape)
     network, missing = downloads.Downloads(tape), folders.Folders(tape)
-    search = searches.Searches(settings, tape)
+    search, table = searches.Searches(settings, tape), tables.Tables(tape)
+
+    def files(module: Any) -> None:
+        network.files(module)
+        table.files(module)
 
     def sharding(module: Any) -> None:
         refuse_sharding(module, refuse)
 
     return {
         "os": missing.system,
-        "builtins": network.files,
-        "io": network.files,
+        "builtins": files,
+        "io": files,
+        "pandas": table.pandas,
         "glob": missing.glob,
         "pathlib": missing.paths,
         "PIL.Image": missing.pictures,
