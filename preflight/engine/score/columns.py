@@ -11,6 +11,7 @@ from preflight.reports.figures import MARKS, mark
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.standing import Assumption, Standing
+from preflight.vocabulary.values import Cause
 
 Row: TypeAlias = "dict[str, str | int | None]"
 
@@ -49,8 +50,8 @@ COLUMNS: Mapping[str, tuple[type, str]] = {
     "unknown": (str, "Job fields to state before both sides are known, comma-separated"),
     "cause": (
         str,
-        "why a side is unknown, as one word: not-set, model-not-known, ...; of an error: bad-row, internal; of a file "
-        "that holds no job: malformed, unreadable, crashed",
+        "why a side is unknown, as one word: not-set, model-not-known, ..., lower-bound (only the least that it takes "
+        "is known); of an error: bad-row, internal; of a file that holds no job: malformed, unreadable, crashed",
     ),
     "reasons": (str, "the same in words"),
     "error": (str, "what is wrong with the row; then every other column but id and cause is empty"),
@@ -61,6 +62,8 @@ _WEAKEST = (
     Standing.unknown, Standing.assumed, Standing.by_name, Standing.default, Standing.read, Standing.dry_run,
     Standing.measured,
 )  # fmt: skip
+GPU = "machine.gpu"
+LOWER_BOUND = "lower-bound"
 LONGEST = 500
 """Letters of an error: a hostile value is not repeated whole."""
 EMPTY: Row = dict.fromkeys(COLUMNS)
@@ -87,15 +90,23 @@ def standing_of(held: Iterable[Standing], assumptions: Iterable[Assumption] = ()
 
 def of_estimates(found: Estimates, job: Job, held: Iterable[Standing]) -> Row:
     """The row of a full estimate. `held`: how the fields of the job are known."""
+    causes = {side: (one.cause.value, one.words) for side, one in found.causes.items()}
+    unknown = [*found.unknown]
+    if found.device is not None and found.device.verdict == "unknown":
+        if found.device.capacity is None:
+            causes["device"] = (Cause.not_set.value, f"{GPU} is not known")
+            unknown.append(GPU)
+        elif found.device.lower_bound:
+            causes["device"] = (LOWER_BOUND, "; ".join(found.device.notes))
     row: Row = {
         **EMPTY,
         "verdict": found.verdict,
         "standing": standing_of(held, found.assumptions),
         "by": "replay",
         "assumptions": ",".join(one.field for one in found.assumptions) or None,
-        "unknown": ",".join(found.unknown) or None,
-        "cause": ",".join(dict.fromkeys(one.cause.value for one in found.causes.values())) or None,
-        "reasons": "; ".join(f"{side}: {words}" for side, words in found.reasons.items()) or None,
+        "unknown": ",".join(dict.fromkeys(unknown)) or None,
+        "cause": ",".join(dict.fromkeys(cause for cause, _ in causes.values())) or None,
+        "reasons": "; ".join(f"{side}: {words}" for side, (_, words) in causes.items()) or None,
     }
     if (device := found.device) is not None:
         smallest = None if device.lower_bound else smallest_that_fits(device.process.high, job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,11 @@ LONGEST_LINE = 1 << 20
 """Bytes of a row: a Job takes a few hundred, with a whole configuration of a model a few thousand."""
 DELIMITERS = ",;\t|"
 """What separates columns: the one that the line of names has most of."""
+NO_TEXT = {
+    b"\x1f\x8b": "compressed (gzip): unpack it first",
+    **dict.fromkeys((BOM_UTF16_LE, BOM_UTF16_BE), "UTF-16: save it as UTF-8"),
+}
+"""How files begin that hold no rows as they are."""
 TOO_LONG = f"the line is longer than {LONGEST_LINE >> 20} MiB"
 
 _COUNT = re.compile(r"([0-9]{1,9})(?:\.0)?")
@@ -43,6 +49,8 @@ class Lines(File):
         return self.path.stat().st_size
 
     def columns(self) -> Sequence[str] | None:
+        with self.path.open("rb") as file:
+            _checked(self.path, file)
         return None
 
     def pieces(self, start: int) -> Iterator[tuple[list[object], int]]:
@@ -89,6 +97,7 @@ class Delimiters(File):
 
     def _header(self, file: BinaryIO) -> tuple[list[str], str]:
         """The names of the columns, and what separates them; the file is behind them."""
+        _checked(self.path, file)
         text = file.readline(LONGEST_LINE).decode("utf-8-sig", "replace").rstrip("\r\n")
         delimiter = max(DELIMITERS, key=text.count)
         try:
@@ -98,6 +107,14 @@ class Delimiters(File):
         if text and not any(names):
             raise UsageError(f"{self.path}: the first line names no columns")
         return names, delimiter
+
+
+def _checked(path: Path, file: BinaryIO) -> None:
+    """Refuses a file no line of which is text that can be read. Raises UsageError."""
+    head = file.read(2)
+    file.seek(0)
+    if head in NO_TEXT:
+        raise UsageError(f"{path} is {NO_TEXT[head]}")
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:
@@ -156,6 +173,6 @@ def numbered(row: object) -> object:
 
 def _parsed(line: bytes) -> object:
     try:
-        return parsed(line)
+        return parsed(line.removeprefix(BOM_UTF8))
     except ValueError as error:
         return Answer(of_error(f"the line is no JSON: {error}"))

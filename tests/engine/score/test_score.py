@@ -142,6 +142,20 @@ def test_a_model_of_too_many_layers_is_not_replayed() -> None:
     assert "layers" in str(found["reasons"])
 
 
+@pytest.mark.parametrize(
+    ("more", "cause", "unknown", "words"),
+    [
+        ({"machine.gpu": None}, "not-set", "machine.gpu", "machine.gpu is not known"),
+        ({"train.frozen": ["all"]}, "lower-bound", None, "no law is shipped"),
+    ],
+)
+def test_an_unknown_verdict_has_its_cause(more: dict[str, object], cause: str, unknown: str | None, words: str) -> None:
+    (found,) = Scorer().score([{**GOOD, "task": "causal-lm", **more}])
+    assert found["verdict"] == found["device_verdict"] == "unknown"
+    assert (found["cause"], found["unknown"]) == (cause, unknown)
+    assert words in str(found["reasons"])
+
+
 def test_one_bad_kind_of_jobs_is_an_error_in_each_of_its_rows() -> None:
     found = Scorer().score([{**GOOD, "machine.gpu": "no such card", "train.batch_size": n} for n in range(2, 12)])
     assert all("no such card" in str(row["error"]) for row in found)

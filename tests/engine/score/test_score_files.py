@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,6 +83,25 @@ def test_lines_that_are_no_rows(table: Path, tmp_path: Path, monkeypatch: pytest
     found = read(out)
     assert [row["verdict"] for row in found] == ["fits", None, None, None, None, "fits"]
     assert all(row["error"] for row in found[1:5])
+
+
+def test_a_file_that_windows_wrote(tmp_path: Path) -> None:
+    text = b'\xef\xbb\xbf{"model": "gpt2"}\r\n{"model": "gpt2"}\r\n'
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(text)
+    score_file(source, out, Scorer())
+    assert [json.loads(line)["error"] for line in out.read_text().splitlines()] == [None, None]
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.csv"])
+@pytest.mark.parametrize(
+    ("text", "words"), [(gzip.compress(b"{}\n"), "gzip"), ("model.name\ngpt2\n".encode("utf-16"), "UTF-16")]
+)
+def test_a_file_without_a_line_that_can_be_read_is_refused(text: bytes, words: str, name: str, tmp_path: Path) -> None:
+    source = tmp_path / name
+    source.write_bytes(text)
+    with pytest.raises(UsageError, match=words):
+        score_file(source, tmp_path / "out.jsonl", Scorer())
 
 
 def test_a_run_that_was_ended_before_its_first_row_is_begun(table: Path, tmp_path: Path) -> None:
