@@ -223,6 +223,7 @@ def test_a_program_that_is_allowed_is_started(tmp_path: Path) -> None:
     assert found.status == 0, found.err
 
 
+@pytest.mark.slow
 def test_secrets_are_not_in_the_environment(tmp_path: Path) -> None:
     secrets = {"HF_TOKEN": "a", "AWS_SECRET_ACCESS_KEY": "b", "WANDB_API_KEY": "c", "SSH_AUTH_SOCK": "d", "MY_OWN": "e"}
     program = f"import os\nassert [name for name in {list(secrets)} if name in os.environ] == ['MY_OWN']\n"

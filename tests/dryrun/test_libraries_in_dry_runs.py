@@ -74,6 +74,7 @@ def test_a_step_of_deepspeeds_engine_is_one(tmp_path: Path) -> None:
     assert found.data["job"]["train"]["optimizer"] == "adamw"
 
 
+@pytest.mark.slow
 def test_kernels_of_deepspeed_that_are_not_known_are_named(tmp_path: Path) -> None:
     found = ran(tmp_path, ENGINE.replace("KERNELS", "sparse_attn"), files=DEEPSPEED)
     assert found.status == 2
@@ -153,6 +154,7 @@ step(); step()
 """
 
 
+@pytest.mark.slow
 def test_masks_of_known_values_and_devices_by_number(tmp_path: Path) -> None:
     """What a mask picks has values where all are known; distributions check made-up values; `device=0` is the GPU."""
     found = ran(tmp_path, STEP + VALUES)

@@ -14,10 +14,10 @@ ESTIMATE = ("estimate", "bert-base-uncased", "--set", "train.batch_size=8", "--s
 SCRIPT = "import re\nimport sys\n{}\n"
 PREFLIGHT = "from preflight.__main__ import main\nmain()"
 
-PATHS = {"an empty entry": ":", "the tree": "{home}", "a link to it": "{outside}/link"}
+PATHS = {"the tree": "{home}"}
 MORE_PATHS = {
-    "a relative one": ".", "behind others": "/nowhere:", "another spelling": "{home}/../checkout/.",
-    "a folder of it": "{home}/sub/..", "through /proc": "/proc/self/cwd",
+    "an empty entry": ":", "a link to it": "{outside}/link", "a relative one": ".", "behind others": "/nowhere:",
+    "another spelling": "{home}/../checkout/.", "a folder of it": "{home}/sub/..", "through /proc": "/proc/self/cwd",
 }  # fmt: skip
 
 
