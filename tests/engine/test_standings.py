@@ -181,6 +181,20 @@ def test_what_a_law_takes_for_a_field_that_is_not_stated(name: str, field: str) 
     assert by_hand(stated, ("model.name", field), lambda path: True, SHIPPED_ONLY)[field].standing is Standing.read
 
 
+@pytest.mark.parametrize(
+    ("stated", "known"),
+    [
+        ({"model.target": "torchvision:resnet18"}, False),
+        ({"model.target": "torchvision:resnet18", "train.image_size": 512}, True),
+        ({"model.target": "torchvision:vit_b_16"}, True),
+        ({"model.target": "timm:convnext_tiny"}, False),
+    ],
+)
+def test_the_side_of_images_that_a_model_of_any_side_gets(stated: dict[str, object], known: bool) -> None:
+    held = by_hand(build(stated), stated, lambda path: True, SHIPPED_ONLY).get("train.image_size")
+    assert (held is None or held.standing.holds) == known
+
+
 def test_a_stated_value_is_another_job_than_the_default() -> None:
     """A law may take parts to be frozen that a job does not speak of."""
     assert identity(build({"train.frozen": []})) != identity(build({}))

@@ -15,6 +15,7 @@ from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.store import image_path
 from preflight.memory.device.law.workload import Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads.own_step import begin, without_mask
+from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Unknown
 
 SIZES = Path(__file__).with_name("image_sizes.json")
@@ -41,7 +42,9 @@ _WITHOUT_ATTENTION = re.compile(
     r"xception|mnasnet|nfnet|dla\d|dpn\d|hrnet|lcnet|tinynet|rexnet|ghostnet|mixnet|gernet|alexnet|googlenet|squeezenet|"
     r"shufflenet|mixer|gmlp|poolformer).*"
 )
-"""Families of timm and torchvision without scaled_dot_product_attention: the setting changes nothing."""
+"""Families of timm and torchvision without scaled_dot_product_attention: the setting changes nothing. Nearly all take
+images of any side."""
+_SIDE = "train.image_size"
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,13 @@ class ImageModel(Workload):
             "task": "image-classification",
             "image_size": self.image_size,
         }
+
+    def assumes(self, job: Job, resolved: Resolved) -> Mapping[str, str]:
+        """The side of the images of a model that takes any: the data decide it."""
+        given = {"image_size", "img_size"} & {*(job.model.config or {}), *self.kwargs}
+        if job.train.image_size is not None or given or not _WITHOUT_ATTENTION.fullmatch(self.target):
+            return {}
+        return {_SIDE: f"the data decide it, no file states it, and {self.image_size} is taken, the model's usual side"}
 
     @property
     def filed(self) -> str:
