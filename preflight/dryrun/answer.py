@@ -111,7 +111,8 @@ def _hint(report: RunReport) -> str:
     """What a dry run refused or made up, if that may be why the program failed."""
     made = [text for text, _ in report.assumptions if "made up" in text or "made-up" in text]
     stands = f"; its data may be why: {'; '.join(made[:2])}" if made else ""
-    return stands + (f"; a dry run does not allow: {', '.join(report.refused[:3])}" if report.refused else "")
+    refused = [one for one in report.refused if one not in report.reason]
+    return stands + (f"; a dry run does not allow: {', '.join(refused[:3])}" if refused else "")
 
 
 def _without_report(answer: Answer, program: StartedProgram) -> str:

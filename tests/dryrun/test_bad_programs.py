@@ -56,7 +56,7 @@ ENDS = {
     "asking for input": ("name = input('which GPU? ')", "the program asks for input, and a dry run has none"),
     "without its data": (
         "import torch\nopen('/data/of/nobody.bin', 'rb')",
-        "the folder /data/of is not there, and what the program reads of it (nobody.bin) cannot be made up: put it "
+        "the folder /data/of is not there, and the program opens nobody.bin in it, which cannot be made up: put it "
         "there, or give the program another path at {train}:2",
     ),
     "with a hook of its own": (
@@ -236,6 +236,17 @@ def test_too_much_memory(tmp_path: Path) -> None:
     found = ran(tmp_path, "import torch\nx = [torch.zeros(2**28) for _ in range(40)]\n", "--memory-limit", "3GiB")
     assert found.status == 2
     assert "memory" in found.error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [("x = [bytearray(2**28) for _ in range(40)]", "memory"), ("open('x', 'wb').write(bytes(2**28))", "disk")],
+)
+def test_a_limit_names_its_option(tmp_path: Path, line: str, option: str) -> None:
+    found = ran(tmp_path, f"import torch\n{line}\n", f"--{option}-limit", "4GiB" if option == "memory" else "100MiB")
+    assert found.status == 2
+    assert f"than it may: --{option}-limit SIZE allows more" in found.error
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import linecache
 import os
 import socket
@@ -30,14 +31,17 @@ def words(error: Any, trace: Any, wanted: str) -> str:
             f"the program downloads {what}, and a dry run downloads nothing: download it once without preflight, "
             "and keep it where the program looks for it"
         )
+    if isinstance(error, MemoryError):
+        return "the program takes more host memory than it may: --memory-limit SIZE allows more"
+    if isinstance(error, OSError) and error.errno in (errno.EFBIG, errno.ENOSPC):
+        return "the program writes more than it may: --disk-limit SIZE allows more"
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, (str, bytes)):
         name = error.filename if isinstance(error.filename, str) else error.filename.decode(errors="replace")
         folder = os.path.dirname(name)
         if folder and not os.path.isdir(folder):  # the names in it may have been made up
-            what = f"the folder {folder} is not there, and what the program reads of it ({os.path.basename(name)})"
-        else:
-            what = f"the file {name} is not there, and"
-        return f"{what} cannot be made up: put it there, or give the program another path"
+            asked = f"the program opens {os.path.basename(name)} in it, which cannot be made up"
+            return f"the folder {folder} is not there, and {asked}: put it there, or give the program another path"
+        return f"the file {name} is not there, and cannot be made up: put it there, or give the program another path"
     kind = type(error).__name__
     return f"{kind}: {error}".splitlines()[0] if str(error) else kind
 
