@@ -14,6 +14,7 @@ from preflight.program.call_site import chain_of, role_of, targets
 from preflight.program.loops import in_turns
 from preflight.python.hooks.loaders import SAMPLES, Samples
 from preflight.python.objects import CallRecord, ClassValue, Instance, alternatives
+from preflight.python.steps import step_of
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Problem, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, unknown
@@ -64,6 +65,8 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
     found += [binding for record in trainers for binding in sample_bindings_of(record)]
     turns = by_role["train"] and in_turns(by_role["train"][0], by_role["train"], records, project)
     for role, chosen in (("train", by_role["train"]), ("validation", validating)):
+        if role == "train":
+            found += step_bindings(chosen)
         for record in chosen:
             bindings = _bindings(record, role, _changed(turns) if record in turns else ())
             if role == "train" and record.argument("batch_size", 1) is None and _is_batched_again(record, records):
@@ -165,6 +168,13 @@ def sample_bindings_of(record: CallRecord) -> list[Binding]:
     state = record.value.state if isinstance(record.value, Instance) else {}
     found = state.get(SAMPLES)
     return list(_of_samples(found, record)) if isinstance(found, Samples) else []
+
+
+def step_bindings(records: Sequence[CallRecord]) -> list[Binding]:
+    """What a step keeps of each sample, where the program's loop over a loader and its own layers say it."""
+    loaders = (record for record in records if is_loader(record) and isinstance(record.value, Instance))
+    found = [(record, size) for record in loaders if (size := step_of(record.value)) is not None]  # type: ignore[arg-type]
+    return [bind("model.activation_bytes", size, Rank.read, record.origin) for record, size in found[:1]]
 
 
 def samples_in(record: CallRecord) -> Expr | None:

@@ -339,6 +339,7 @@ class OwnModel:
     left: tuple[str, ...] = ()
     """What was not counted: then the count is the least."""
     foreign: tuple[str, ...] = ()
+    kind: str = "a class of the project"
 
 
 def own_model(records: Sequence[CallRecord]) -> OwnModel | None:
@@ -347,7 +348,7 @@ def own_model(records: Sequence[CallRecord]) -> OwnModel | None:
     values = list(_trained_values(records))
     made = [one for value in values for one in alternatives(value)]
     classes = {id(one.cls): one.cls for one in made if isinstance(one, Instance) and one.cls is not None}
-    if not classes or not all(isinstance(one, Instance) and is_module(one.cls) for one in made):
+    if not made or not all(isinstance(one, Instance) and (is_module(one.cls) or _is_layer(one)) for one in made):
         return None
     each = [_Counting() for _ in values]
     counts = [counting.of(value) for counting, value in zip(each, values, strict=True)]
@@ -357,14 +358,25 @@ def own_model(records: Sequence[CallRecord]) -> OwnModel | None:
         count, left = Op("min", tuple(counts)), [*left, "it trains several models"]
     if sum(1 for _ in names(count)) > MODEL_PARTS:
         count, left = Const(0), ["its parameters depend on too many settings"]
-    first = next(iter(classes.values()))
     if any(_shares_in_loops(cls) for counting in each for cls in counting.classes.values()):
         each[0].foreign.append("it shares weights between layers, and which is not known")
-    origin = first.module.origin(first.node, editable=False)
     foreign = [why for counting in each for why in counting.foreign]
+    told = tuple(dict.fromkeys(left)), tuple(dict.fromkeys(foreign))
+    if not classes:
+        layer = next(one for one in made if isinstance(one, Instance) and one.record is not None)
+        assert layer.record is not None
+        return OwnModel(
+            layer.made_by, layer.record.origin, layer.record.node.lineno, fold(count), *told, kind="of layers of torch"
+        )
+    first = next(iter(classes.values()))
+    origin = first.module.origin(first.node, editable=False)
     called = " or ".join(dict.fromkeys(cls.name for cls in classes.values()))
-    told = (tuple(dict.fromkeys(words)) for words in (left, foreign))
     return OwnModel(called, origin, first.node.lineno, fold(count), *told)
+
+
+def _is_layer(value: Instance) -> bool:
+    """Whether it is a layer of torch.nn that the program makes."""
+    return value.cls is None and value.record is not None and value.made_by.startswith(_NN)
 
 
 def own_module_bindings(records: Sequence[CallRecord]) -> list[Binding]:
@@ -373,7 +385,7 @@ def own_module_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     if model is None:
         return []
     why = f": {model.foreign[0]}" if model.foreign else ""
-    what = f"what is trained is {model.name}, a class of the project ({model.origin.path}, line {model.line})"
+    what = f"what is trained is {model.name}, {model.kind} ({model.origin.path}, line {model.line})"
     unknown = Unknown(f"{what}{why}; a dry run tells its memory", Cause.not_modelled)
     found = [Binding("model.name", Const(unknown, model.origin), Rank.hint, model.origin)]
     if model.foreign or constant(model.count) == 0:

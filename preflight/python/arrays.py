@@ -158,6 +158,32 @@ def broadcast(one: Shape, other: Shape) -> Shape:
     return tuple(reversed([b if a is None or (number(a) == 1 and b is not None) else a for a, b in pairs]))
 
 
+def noted(
+    ev: Evaluator,
+    made: Abstract | None,
+    given: Sequence[Array | None],
+    keeps: bool = False,
+    weights: bool = False,
+    copies: Expr | None = None,
+) -> None:
+    """Counts the array that an operation made, while a step is interpreted: a gradient flows through it if it does
+    through one of those `given`, or if the operation has `weights`. `keeps`: those wait for the backward pass;
+    `copies`: bytes of copies that the operation takes for a moment."""
+    ledger, array = ev.ledger, array_of(made)
+    if ledger is None or array is None or array.storage in ledger.seen:
+        return
+    arrays = [one for one in given if one is not None]
+    if not weights and not any(one.storage in ledger.through for one in arrays):
+        return
+    ledger.seen.add(array.storage)
+    ledger.through.add(array.storage)
+    ledger.alive.append(made)
+    size = array_bytes(ev, array)
+    ledger.passing.append(arithmetic(ev, "+", size, copies if copies is not None else size))
+    for one in arrays if keeps else ():
+        ledger.keep(one.storage, array_bytes(ev, one))
+
+
 # --- operations -------------------------------------------------------------------------------------------------------
 
 

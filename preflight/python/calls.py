@@ -6,10 +6,12 @@ import ast
 from dataclasses import replace
 
 from preflight.python.access import class_attribute
+from preflight.python.arrays import array_of, noted
 from preflight.python.builtins import call_builtin
 from preflight.python.classes import instantiate, itself, super_object
 from preflight.python.evaluator import CallSite, Evaluator
 from preflight.python.functions import invoke
+from preflight.python.ledger import Ledger
 from preflight.python.methods import call_method, same_object
 from preflight.python.objects import (
     Abstract,
@@ -88,11 +90,24 @@ def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) ->
         return given
     record = _record(site, callee)
     record.value = _result(site, callee, record)
+    if ev.ledger is not None:
+        _count(ev.ledger, record, ev)
     return record.value
 
 
 MOST_CONDITIONS = 8
 """Conditions of one call that are kept: a call of an unrolled loop has others in each round."""
+
+_KEEPS_NOTHING = frozenset({"mean", "sum", "detach", "float", "to", "item", "add", "sub", "cat", "stack", "permute"})
+
+
+def _count(ledger: Ledger, record: CallRecord, ev: Evaluator) -> None:
+    """What a call keeps for the backward pass: a function of arrays, if its derivative is not a constant, its input."""
+    given = [array_of(one) for one in (record.receiver_object, *record.arguments)]
+    if array_of(record.value) is not None:
+        noted(ev, record.value, given, keeps=record.method not in _KEEPS_NOTHING)
+    elif isinstance(record.callee, Instance) and record.callee.cls is None and any(given[1:]):
+        ledger.unknown = True  # a library's model
 
 
 def _record(site: CallSite, callee: Abstract) -> CallRecord:

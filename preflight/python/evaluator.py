@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias, TypeVar
 
 from preflight.python.journal import MISSING, Changes, Journal
+from preflight.python.ledger import Ledger
 from preflight.python.module import Module
 from preflight.python.objects import (
     ARRAY,
@@ -123,6 +125,10 @@ class Evaluator(ABC):
         """The different calls of each call expression, by the id of its node."""
         self._numbered = 0
         self.remembered = Remembered()  # data of hooks and readers
+        self.ledger: Ledger | None = None
+        """What a step keeps, while a round of a loop is interpreted for one sample (`steps`)."""
+        self.rehearsed: set[int] = set()
+        """Ids of the nodes of loops that were."""
         self.position = Position()
         self.journal = Journal()
         self.reached = True
@@ -139,6 +145,22 @@ class Evaluator(ABC):
         """The number of the next call."""
         self._numbered += 1
         return self._numbered
+
+    @contextmanager
+    def unrecorded(self, frame: Frame) -> Iterator[None]:
+        """What is interpreted inside leaves no calls, returns or decisions behind. `speculate` undoes its writes."""
+        kept = self.calls, self.calls_of, self.tries, self.decided_by, self.chosen_by, self.yielded
+        position = self.position
+        lengths = len(frame.returns), len(position.exits), len(position.conditions)
+        self.calls, self.calls_of, self.tries, self.yielded = [], {}, [], dict(self.yielded)
+        self.decided_by, self.chosen_by = set(self.decided_by), set(self.chosen_by)
+        position.loops += 1
+        try:
+            yield
+        finally:
+            position.loops -= 1
+            self.calls, self.calls_of, self.tries, self.decided_by, self.chosen_by, self.yielded = kept
+            del frame.returns[lengths[0] :], position.exits[lengths[1] :], position.conditions[lengths[2] :]
 
     def was_interpreted(self, function: FunctionValue) -> bool:
         """Whether its body was interpreted: of a function that another one makes, with the same surrounding values."""

@@ -7,7 +7,7 @@ import builtins as python_builtins
 from collections.abc import Callable
 
 from preflight.python.access import assign, attribute, item
-from preflight.python.arrays import array_of, operation, subscript
+from preflight.python.arrays import array_of, noted, operation, subscript
 from preflight.python.calls import evaluate_call, is_rank
 from preflight.python.comprehensions import comprehension
 from preflight.python.evaluator import Evaluator
@@ -151,6 +151,7 @@ def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, fram
     origin = frame.module.origin(node)
     made = operation(node, left, right, origin)
     if made is not None:
+        noted(ev, made, (array_of(left), array_of(right)), keeps=not isinstance(node.op, (ast.Add, ast.Sub)))
         return made
     if isinstance(left, Container) and isinstance(right, Container):
         if isinstance(node.op, ast.Add) and left.is_sequence and right.is_sequence:

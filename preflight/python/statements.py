@@ -25,6 +25,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.position import Flow
+from preflight.python.steps import rehearse
 from preflight.vocabulary.budgets import PROGRAM_DEPTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, unknown
 
@@ -155,6 +156,7 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> Flow:
     if items is None or len(items) > UNROLL:
         item = _any_item(iterable)
         count = iterable.state.get("count") if isinstance(iterable, Instance) else None
+        rehearse(ev, node, iterable, frame, lambda sample: _round(ev, node, frame, sample))
         if isinstance(count, (Ref, Op)) and not ev.position.loops:
             ev.position.turns = count, len(ev.position.conditions)
         flow = _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
@@ -165,6 +167,11 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> Flow:
     flow = _unrolled(ev, node, frame, items, 0)
     exits[before:] = [(kind, condition) for kind, condition in exits[before:] if kind == "return"]
     return flow
+
+
+def _round(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, item: Abstract) -> Flow:
+    assign(ev, node.target, item, frame)
+    return ev.execute(node.body, frame)
 
 
 def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: list[Abstract], depth: int) -> Flow:

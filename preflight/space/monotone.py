@@ -19,6 +19,7 @@ INCREASING = (
     "validation.samples", "validation.max_new_tokens", "validation.beams", "validation.eval_accumulation",
     "data.workers", "data.prefetch", "data.samples", "data.sample_bytes", "data.in_memory_bytes", "data.worker_bytes",
     "data.validation_workers", "parallel.trials_per_gpu", "model.config.", "model.parameters", "model.least_parameters",
+    "model.activation_bytes",
 )  # fmt: skip
 """Fields (or prefixes of fields) whose larger values never need less memory if everything else is equal. Accumulation
 needs more only from one micro-batch to several: gradients then live through the next forward pass."""

@@ -37,6 +37,7 @@ class Model(Part):
     kwargs: dict[str, Json] | None = None
     law: str | None = None
     parameters: Count | None = None
+    activation_bytes: Count | None = None  # of one sample, where the program's own layers say it
     least_parameters: Count | None = None  # of a model whose count is not known: what is known to be in it
     load: (
         Literal["built", "from-pretrained", "from-pretrained-cast", "torch-load", "torch-load-mmap", "torch-load-full"]

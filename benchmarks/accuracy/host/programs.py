@@ -29,10 +29,6 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2])]
 
 from benchmarks.accuracy.host import meter, run  # noqa: E402
-from preflight.memory.host.estimate import estimate_host  # noqa: E402
-from preflight.vocabulary.edits_of_job import with_fields  # noqa: E402
-from preflight.vocabulary.job import Job  # noqa: E402
-from preflight.vocabulary.values import Unknown  # noqa: E402
 
 TEXT, LATER = HERE / "programs.txt", HERE / "later.txt"
 MEASURED = PREDICTED = HERE / "programs.jsonl"
@@ -151,11 +147,7 @@ class Answer:
 
 
 def predict(program: Program, python: list[str], measured: int) -> Answer:
-    """What the law of loaders says with the sizes that `preflight check` reads, told nothing.
-
-    The programs train on the processor, whose activations no law has, so that `check` itself gives no figure. The law
-    is asked as if there were a GPU, without the context of CUDA: small models leave little else.
-    """
+    """What `preflight check` says of the program's node, told nothing."""
     with tempfile.TemporaryDirectory(prefix="preflight-host-") as name:
         lay_out(program, Path(name), python)
         target = "job.sh" if program.command[0] != "python" else "train.py"
@@ -164,12 +156,12 @@ def predict(program: Program, python: list[str], measured: int) -> Answer:
     studies = json.loads(found.stdout)["studies"]
     if not studies:
         return Answer(program.name, measured, None, None, None, "nothing recognised")
-    job = Job.model_validate({name: group for name, group in studies[0]["worst"].items() if name != "version"})
-    host = estimate_host(with_fields(job, {"machine.accelerator": "gpu"}), cuda=False)
-    if isinstance(host, Unknown):
-        return Answer(program.name, measured, None, None, None, host.words)
-    node = host.per_node
-    return Answer(program.name, measured, node.low, node.expected, node.high)
+    host = studies[0]["host"]
+    if host is None:
+        why = next((c["words"] for c in studies[0].get("unknown_causes", []) if c.get("side") == "host"), "")
+        return Answer(program.name, measured, None, None, None, why or ", ".join(studies[0]["unknown"]))
+    node = host["per_node"]
+    return Answer(program.name, measured, node["low"], node["expected"], node["high"])
 
 
 def summary(found: list[Answer]) -> str:

@@ -87,6 +87,21 @@ def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing)
     return at_least(job, found, lambda one: estimate(one, gpu, tracing)) or states
 
 
+def tensors_on_processor(job: Job, tracing: Tracing) -> tuple[int, int] | Unknown:
+    """Of a job that the processor trains: bytes of weights, gradients and optimizer states, and what a step has beside
+    them at its peak. The tensors are those of its law; foreach and fused optimizers are chosen for CUDA alone
+    (torch/optim/optimizer.py, _default_to_fused_or_foreach)."""
+    ready = prepare(unchecked(job, {"train.optimizer_impl": "for-loop"}), tracing=tracing)
+    if isinstance(ready, Unknown):
+        return ready
+    try:
+        peak = requested_peak(ready, phases_beside(ready))
+    except NotRegular as error:
+        return Unknown(str(error), Cause.not_modelled)
+    states = min(peak, ready.weights + ready.gradients + round(sum(ready.optimizer.states)))
+    return states, peak - states
+
+
 def may_fit(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> bool | None:
     """Whether the verdict of `estimate` will be "fits", told without a replay: False is certain, True is likely, None
     is not known."""

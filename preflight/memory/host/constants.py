@@ -109,6 +109,10 @@ MODEL_ERROR = (1 / 1.12, 1 / 0.86)
 """Under other conditions the loaders kept at most 12 % less (MALLOC_MMAP_THRESHOLD_ set) and 14 % more (temporaries)
 than the law."""
 
+PROCESSOR = (0.6, 1.6)
+"""Of a model that the processor trains: the optimizer may take less than all gradients at once, a heap keeps holes, and
+copies in the layouts of oneDNN live beside each other."""
+
 OFFLOAD_PER_PARAMETER = {
     "none": Measured(0, 0, 0),
     "gradients": Measured(2, 4, 4),

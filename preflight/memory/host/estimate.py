@@ -9,6 +9,7 @@ from dataclasses import replace
 from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
 from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
+from preflight.memory.host.processor import UNTRAINED, Trained, least_of, trained_here
 from preflight.memory.host.rank import TEXT_TASKS, HostRank, rank_of
 from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.estimates import HostEstimate, Interval
@@ -114,15 +115,17 @@ def estimate_host(
     weights = weights_of(job, parameters, tracing)
     if job.parallel.offload not in ("none", None) and weights is None:
         missing = (*missing, "model.parameters")
+    here = trained_here(job, weights, tracing) if trains and job.machine.accelerator == "cpu" else UNTRAINED
+    model = least_of(job, weights) if isinstance(here, Unknown) else here
     if not missing:
-        found = _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound, trains)
-        return _on_the_processor(found) if trains and job.machine.accelerator == "cpu" else found
+        found = _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound, trains, model)
+        return _at_least(found, here) if isinstance(here, Unknown) else found
     unknown = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not known"
     if not set(missing) <= set(NOTHING):
         return Unknown(unknown, Cause.not_set, missing)
-    empty = _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound, trains)
-    if trains and job.machine.accelerator == "cpu":
-        return _on_the_processor(empty)
+    empty = _estimate(job, sample_bytes(job)[0] or 0, weights, cuda, bound, trains, model)
+    if isinstance(here, Unknown):
+        return _at_least(empty, replace(here, fields=(*missing, *here.fields)))
     if empty.verdict == "exceeds":
         left_out = " and ".join(NOTHING[name] for name in missing)
         verb = "is" if len(missing) == 1 else "are"
@@ -142,13 +145,11 @@ def estimate_host(
     )
 
 
-def _on_the_processor(least: HostEstimate) -> HostEstimate | Unknown:
-    """The estimate of a training on the processor, which the law knows from below: its activations, and the holes that
-    freed gradients leave in the heap, are not in it (30 to 250 MiB were measured, of small models)."""
+def _at_least(least: HostEstimate, why: Unknown) -> HostEstimate | Unknown:
+    """The estimate of a training on the processor whose model is not known: it can exceed, and never fits."""
     low = least.per_node.low
     if least.limit is None or low <= least.limit:
-        words = f"activations of a training on the processor are not modelled; it takes at least {gib(low)}"
-        return Unknown(words, Cause.not_modelled)
+        return replace(why, words=f"{why.words}; it takes at least {gib(low)}")
     note = "a lower bound: activations of a training on the processor are not counted"
     return replace(least, verdict="exceeds", notes=(*least.notes, note))
 
@@ -212,9 +213,15 @@ def _largest(fits: Callable[[int], bool]) -> int | None:
 
 
 def _estimate(
-    job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False, trains: bool = True
+    job: Job,
+    sample: int,
+    weights: Weights | None,
+    cuda: bool,
+    bound: bool = False,
+    trains: bool = True,
+    model: Trained = UNTRAINED,
 ) -> HostEstimate:
-    rank = rank_of(job, sample, weights, cuda, bound, trains)
+    rank = rank_of(job, sample, weights, cuda, bound, trains, model)
     ranks = job.parallel.ranks_per_node or 1
     offload = _offload(job, weights)
     moments = moments_of(rank)
@@ -247,8 +254,10 @@ def moments_of(rank: HostRank) -> tuple[Moment, ...]:
     moments = []
     for moment in rank.loaders.moments():
         terms = {name: size * rank.trials for name, size in moment.terms.items()}  # trials are threads of one process
-        if rank.model:
-            terms["model"] = float(rank.model * rank.trials)
+        if rank.model.states:
+            terms["model"] = float(rank.model.states * rank.trials)
+        if rank.model.activations:
+            terms["activations"] = float(rank.model.activations * rank.trials)
         moments.append(Moment(moment.name, {**own, **terms}))
     if rank.checkpoint:
         dataset = {"dataset": float(rank.loaders.dataset)} if rank.loaders.dataset else {}
@@ -262,7 +271,9 @@ def _interval(rank: HostRank, moments: tuple[Moment, ...], ranks: int, offload: 
     For an array in memory __getitem__ may return views, of which workers keep nothing, or copies. Loaded weights take
     their size, or nothing if they are pages of their file.
     """
+    model = (rank.model.states + rank.model.activations) * rank.trials
     own = rank.base.expected + rank.cuda.expected
+    rank = replace(rank, model=UNTRAINED)
     array = bool(rank.loaders.dataset and not rank.loaders.growth and not rank.copied)
     least = moments_of(replace(rank, loaders=rank.loaders.at(LOW, True if array else None)))
     most = moments_of(replace(rank, loaders=rank.loaders.at(EXPECTED, False if array else None)))
@@ -280,10 +291,11 @@ def _interval(rank: HostRank, moments: tuple[Moment, ...], ranks: int, offload: 
         for one, long in zip(most, grown, strict=True)
     )
     expected = max(one.total for one in moments)
+    least_model, most_model = c.PROCESSOR[0] * model, c.PROCESSOR[1] * model
     return Interval(
-        round((rank.base.low + rank.cuda.low + low) * ranks + offload.low),
+        round((rank.base.low + rank.cuda.low + low + least_model) * ranks + offload.low),
         round(expected * ranks + offload.expected),
-        round((rank.base.high + rank.cuda.high + high) * ranks + offload.high),
+        round((rank.base.high + rank.cuda.high + high + most_model) * ranks + offload.high),
     )
 
 
@@ -315,8 +327,6 @@ def _notes(job: Job, rank: HostRank, weights: Weights | None) -> tuple[str, ...]
             f"in a long run the heaps of a rank's workers can keep up to {gib(round(grown))} more of freed samples "
             f"(glibc before 2.38{unknown}); the environment variable MALLOC_MMAP_THRESHOLD_=131072 prevents this"
         )
-    if rank.model:
-        notes.append("training on the CPU: activations are not counted")
     if weights is None:
         notes.append("loading the weights of the model is not counted, because their number is unknown")
     return tuple(notes)

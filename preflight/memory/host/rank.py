@@ -11,6 +11,7 @@ from preflight.memory.host.base import base_of
 from preflight.memory.host.checkpoint import ONE_COPY, Weights, copies
 from preflight.memory.host.heap import Heap, is_old
 from preflight.memory.host.law import Loader, Loaders
+from preflight.memory.host.processor import UNTRAINED, Trained
 from preflight.vocabulary.edits_of_job import in_sequences
 from preflight.vocabulary.job import Job
 
@@ -29,12 +30,18 @@ class HostRank:
     trials: int
     copied: bool = False
     """Samples are known to be copies of the data in memory."""
-    model: int = 0
-    """Bytes of weights, gradients and optimizer states if the CPU trains; else 0."""
+    model: Trained = UNTRAINED
+    """What the model takes if the CPU trains."""
 
 
 def rank_of(
-    job: Job, sample: int, weights: Weights | None, cuda: bool, bound: bool = False, trains: bool = True
+    job: Job,
+    sample: int,
+    weights: Weights | None,
+    cuda: bool,
+    bound: bool = False,
+    trains: bool = True,
+    model: Trained = UNTRAINED,
 ) -> HostRank:
     """The process of a job whose samples take `sample` bytes; `bound` and `trains`: as in `estimate_host`."""
     job = in_sequences(job)
@@ -81,7 +88,6 @@ def rank_of(
         loading /= job.parallel.ranks_per_node or 1
     least, loaded = (round(loading * times) for times in copies(job))
     trials, copied = job.parallel.trials_per_gpu or 1, bool(data.copies_samples)
-    model = _trained_here(job, weights) if job.machine.accelerator == "cpu" else 0
     return HostRank(base, c.CUDA if gpu else nothing, loaders, loaded, least, trials, copied, model)
 
 
@@ -91,14 +97,6 @@ def _evaluated(job: Job) -> float:
     if not samples or not data.samples or not data.in_memory_bytes or data.in_memory_kind == "mapped":
         return 0.0
     return data.in_memory_bytes * min(1.0, samples / data.samples)
-
-
-def _trained_here(job: Job, weights: Weights | None) -> int:
-    """Bytes of weights, gradients and optimizer states on the CPU; with adapters, of the frozen weights alone."""
-    if weights is None:
-        return 0
-    states = 0.0 if job.train.peft.method is not None else 1 + c.OPTIMIZER_COPIES.get(job.train.optimizer or "", 2)
-    return round(weights.bytes * (1 + states))
 
 
 def _heap(job: Job, samples: int | None, batch: int, workers: int, bound: bool) -> Heap:

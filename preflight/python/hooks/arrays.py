@@ -329,9 +329,11 @@ def _squeeze(array: Array, record: CallRecord, ev: Evaluator) -> Array | None:
 
 
 def _flatten(array: Array, record: CallRecord, ev: Evaluator) -> Array | None:
-    if record.arguments or record.keywords:
+    start = record.argument("start_dim", 0) or Const(0)
+    first = number(start)
+    if first is None or record.argument("end_dim", 1) is not None:
         return None
-    return view(array, (product(ev, array.shape),))
+    return view(array, (*array.shape[:first], product(ev, array.shape[first:])))
 
 
 def _cast(dtype: str) -> _Maker:

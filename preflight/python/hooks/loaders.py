@@ -39,6 +39,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
+from preflight.python.steps import COLLATE, SAMPLE
 from preflight.vocabulary.budgets import KEPT_OBJECTS
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
@@ -72,8 +73,18 @@ def _loader(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if data is None:
         return None
     made = Instance(record.qualified, record=record, origin=record.origin)
-    made.state[SAMPLES] = samples_of(data, record, ev)
+    made.state[SAMPLES] = found = samples_of(data, record, ev)
+    if found.bytes is not None:
+        made.state[SAMPLE] = item_of(data, ev, record)
+        made.state[COLLATE] = _own_collate(record)
     return made
+
+
+def _own_collate(record: CallRecord) -> Abstract | None:
+    """A function of the program's own that makes batches of samples."""
+    given = record.object("collate_fn", 6)
+    own = isinstance(given, FunctionValue) or (isinstance(given, Instance) and given.cls is not None)
+    return given if own else None
 
 
 def _trainer(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -97,7 +108,7 @@ def samples_of(data: Abstract, record: CallRecord, ev: Evaluator) -> Samples:
     arrays = list(_arrays(sample))
     size = bytes_of(sample, ev)
     collate = record.object("collate_fn", 6)
-    if isinstance(collate, (FunctionValue, Instance)) and not (isinstance(collate, Instance) and collate.cls is None):
+    if _own_collate(record) is not None and collate is not None:
         batch = ev.call(collate, (sequence([sample, sample], origin=record.origin),))
         collated = bytes_of(batch, ev)
         if collated is not None and number(collated) != 0:

@@ -351,15 +351,6 @@ def _functional_resize(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return make(record, new(array, shape))
 
 
-def _interpolate(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    array, size = array_of(record.object("input", 0)), record.object("size", 1)
-    sides = shape_of(ev, [size]) if size is not None else None
-    if array is None or sides is None:
-        return None
-    sides = sides * (len(array.shape) - 2) if len(sides) == 1 else sides
-    return make(record, new(array, (*array.shape[:2], *sides)))
-
-
 def _timm_transform(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`timm.data.create_transform(input_size=224)`: it ends with a tensor of that size."""
     given = record.object("input_size", 0)
@@ -419,7 +410,6 @@ HOOKS: Mapping[str, Hook] = {
     "torchvision.transforms.functional.resize": _functional_resize,
     "torchvision.transforms.v2.functional.resize": _functional_resize,
     "torchvision.transforms.functional.hflip": _functional(new),
-    "torch.nn.functional.interpolate": _interpolate,
     "timm.data.create_transform": _timm_transform,
     "timm.data.transforms_factory.create_transform": _timm_transform,
     "*.__call__": called,

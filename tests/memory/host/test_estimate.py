@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.memory.device import estimate
 from preflight.memory.host.checkpoint import weights_of
 from preflight.memory.host.estimate import estimate_host, limit_of, solve_sample_bytes
-from preflight.vocabulary.estimates import HostEstimate
+from preflight.vocabulary.edits_of_job import unchecked
+from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Cause, Unknown
@@ -237,11 +239,35 @@ CPU: dict[str, object] = {
 
 @pytest.mark.parametrize("stated", [{}, {"data.sample_bytes": None}])
 @pytest.mark.parametrize("limit", [None, 4 * 2**30, 1024 * 2**30])
-def test_a_training_on_the_processor_never_fits(limit: int | None, stated: dict[str, object]) -> None:
-    """Its activations are not in the law."""
+def test_a_training_on_the_processor_whose_activations_are_not_known_never_fits(
+    limit: int | None, stated: dict[str, object]
+) -> None:
     found = estimate_host(build({**CPU, **stated, "machine.memory_limit": limit}))
     assert isinstance(found, Unknown)
     assert found.cause is Cause.not_modelled
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(2, "exceeds"), (64, "fits")])
+def test_activations_of_own_layers_decide(limit: int, verdict: str) -> None:
+    known = {**CPU, "model.activation_bytes": 100_000_000, "machine.memory_limit": limit * 2**30}
+    found = estimate_host(build(known))
+    assert isinstance(found, HostEstimate)
+    assert found.breakdown["activations"] == 400_000_000
+    assert found.verdict == verdict
+
+
+def test_a_model_with_a_law_takes_the_tensors_of_its_law() -> None:
+    """The device law of the same job, with the loops over parameters that torch chooses on the processor."""
+    bert = {**CPU, "model.parameters": None, "model.name": "google-bert/bert-base-uncased", "train.seq_len": 128}
+    asked = build({**bert, "task": "masked-lm"})
+    found, more = (estimate_host(unchecked(asked, {"train.batch_size": size})) for size in (4, 8))
+    assert isinstance(found, HostEstimate)
+    assert isinstance(more, HostEstimate)
+    device = estimate(unchecked(asked, {"train.optimizer_impl": "for-loop"}), None)
+    assert isinstance(device, DeviceEstimate)
+    tensors = found.breakdown["model"] + found.breakdown["activations"]
+    assert tensors == pytest.approx(device.requested.expected, rel=0.001)
+    assert more.breakdown["activations"] > 1.5 * found.breakdown["activations"]
 
 
 def test_a_training_on_the_processor_exceeds_where_its_states_do() -> None:
