@@ -134,7 +134,7 @@ def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path, ho
         came = signal.sigtimedwait(signals, TICK_S)
         if came is not None and came.si_signo != signal.SIGCHLD:
             told = came.si_signo if came.si_signo in _ENDING else told
-            if came.si_code != FROM_KERNEL:
+            if came.si_code != FROM_KERNEL and not _of_step(came.si_pid):
                 _pass_on(pid, came.si_signo)
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
@@ -143,6 +143,15 @@ def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path, ho
         if reply is not None:
             told = reply
             _pass_on(pid, reply)
+
+
+def _of_step(sender: int) -> bool:
+    """Whether SLURM signals all processes of a step: the command has the signal already. In a batch script, which has
+    no step of that name, `--signal=B:` reaches the first process alone."""
+    try:
+        return "SLURM_STEP_ID" in os.environ and (PROCESSES / f"{sender}/comm").read_text().strip() == "slurmstepd"
+    except OSError:
+        return False
 
 
 def _pass_on(pid: int, number: int) -> None:
