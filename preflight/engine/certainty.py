@@ -17,7 +17,7 @@ What the worst and the least values are is in `worst_values`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -77,7 +77,10 @@ class Certainty:
 
     held: Mapping[str, Held]
     estimator: Estimator
-    _kept: dict[str, Estimates] = field(default_factory=dict)
+
+    @cached_property
+    def _kept(self) -> dict[str, Estimates]:
+        return self.estimator.certain(self.held)
 
     @cached_property
     def weak(self) -> dict[str, Held]:

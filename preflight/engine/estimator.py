@@ -20,6 +20,7 @@ from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstima
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.standing import Held
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown
 
@@ -45,6 +46,7 @@ class Estimator:
     _may_fit: dict[str, bool | None] = field(default_factory=dict)
     _hosts: dict[tuple[str, bool], HostEstimate | Unknown] = field(default_factory=dict)
     _keys: BoundedCache[str] = field(default_factory=lambda: BoundedCache(64))
+    _certain: dict[tuple[tuple[str, Held], ...], dict[str, Estimates]] = field(default_factory=dict)
 
     def on(self, gpu: Gpu | None) -> Estimator:
         """The same for another card; recorded runs of this one say nothing of it."""
@@ -62,6 +64,14 @@ class Estimator:
     def reach(self, field: str) -> tuple[int, int] | None:
         """The least and the most value of a Job field of which the estimates speak; None: they have no such end."""
         return None
+
+    def certain(self, held: Mapping[str, Held]) -> dict[str, Estimates]:
+        """Where the estimates are kept of jobs whose fields are known in the same way: studies of one tree share them,
+        since which weak field matters takes some ten estimates to find."""
+        try:
+            return self._certain.setdefault(tuple(held.items()), {})
+        except TypeError:  # a field that may have one of several mappings
+            return {}
 
     def key(self, job: Job) -> str:
         """The identity of a job. Device and host are asked about the same one in turn."""
