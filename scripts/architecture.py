@@ -123,7 +123,7 @@ def _dotted(path: str) -> str:
 
 def _module(path: str, text: str, files: Mapping[str, str]) -> Module:
     package = _dotted(path) if path.endswith("/__init__.py") else _dotted(path).rpartition(".")[0]
-    reader = _Reader(package, files)
+    reader = _Reader(package, files, "import_module" in text or "__import__" in text)
     reader.visit(ast.parse(text, path))
     return Module(path, len(text.splitlines()), tuple(reader.imports), tuple(reader.by_name))
 
@@ -131,11 +131,17 @@ def _module(path: str, text: str, files: Mapping[str, str]) -> Module:
 class _Reader(ast.NodeVisitor):
     """Collects the imports of one file."""
 
-    def __init__(self, package: str, files: Mapping[str, str]) -> None:
+    def __init__(self, package: str, files: Mapping[str, str], by_name: bool) -> None:
         self.package, self.files = package, files
+        self.in_expressions = by_name
+        """Whether one of its expressions may import; most of a file is expressions."""
         self.imports: list[Import] = []
         self.by_name: list[int] = []
         self.functions = self.type_checks = 0
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if self.in_expressions or not isinstance(node, ast.expr):
+            super().generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         self.functions += 1

@@ -115,7 +115,8 @@ def _type(kind: Mapping[str, object]) -> str:
     if kind.get("type") == "array":
         return f"list of {_type(kind['items'])}"  # type: ignore[arg-type]
     if kind.get("type") == "object":
-        return f"name to {_type(kind['additionalProperties'])}"  # type: ignore[arg-type]
+        values = kind["additionalProperties"]
+        return f"name to {_type(values) if isinstance(values, Mapping) else 'any value'}"
     return {"null": "`null`", "string": "text", "boolean": "true, false"}.get(
         str(kind.get("type")), str(kind.get("type", "any value"))
     )

@@ -13,6 +13,7 @@ from preflight.commands.options import (
     calibration_option,
     format_option,
     page_file,
+    parse_at,
     parse_bytes,
     parse_set,
     progress_of,
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
 @set_option
 @click.option("--gpu", type=STATED, metavar="NAME", help='The GPU the job runs on, as in "RTX 4090" or a100-80gb.')
 @click.option(
+    "--at",
+    "values",
+    type=STATED,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of a search, the combination with this value of a parameter, instead of the worst. Repeatable.",
+)
+@click.option(
     "--measured",
     type=STATED,
     metavar="BYTES",
@@ -52,6 +61,7 @@ def command(
     target: str,
     assignments: tuple[str, ...],
     gpu: str | None,
+    values: tuple[str, ...],
     measured: str | None,
     plot: str | None,
     output: str | None,
@@ -64,7 +74,8 @@ def command(
 ) -> None:
     """Estimate the memory of one job: phases, parts, and the largest batch that fits.
 
-    TARGET is a job file (of a search, its worst combination), a Job as JSON or YAML, or the name of a model.
+    TARGET is a job file (of a search, its worst combination, or that of --at), a Job as JSON or YAML, or the name of a
+    model.
     """
     file = page_file(output) if output is not None else None
     overrides = parse_set(assignments)
@@ -73,7 +84,8 @@ def command(
         raise UsageError("--measured: no process takes 0 bytes")
     progress = progress_of(time_limit, quiet)
     with progress.shown(f"estimating {target}"):
-        subject = subject_of(target, EstimateRequest(overrides, gpu, trust, progress, calibration=calibration))
+        asked = EstimateRequest(overrides, gpu, trust, progress, calibration=calibration, at=parse_at(values))
+        subject = subject_of(target, asked)
         found = subject.estimate(subject.job)
     if plot is not None:
         _plot(Path(plot), subject, found)
@@ -93,6 +105,8 @@ def command(
         known = plain.certainty(found, subject.standings)
         notes = _notes(subject, found)
         data = texts.document(plain.job(subject.job), plain.estimates(found), known, compared, notes)
+        if subject.result is not None and subject.result.study.is_search:
+            data["search"] = plain.search(subject.result.study)
         streams.show(plain.written(data), "json")
         return
     rows = frontier(subject.job, subject.estimate) if found.device is None else []

@@ -46,6 +46,17 @@ def set_option(function: F) -> F:
     )
 
 
+def parse_at(assignments: Iterable[str]) -> dict[str, Value]:
+    """Parameters of a search and their values from NAME=VALUE texts; values are read as YAML. Raises UsageError."""
+    found: dict[str, Value] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--at {_short(text)}: write NAME=VALUE, as in batch_size=16")
+        found[name.strip()] = _value(value, text, "--at")
+    return found
+
+
 def format_option(function: F) -> F:
     """`--output-format text|json`."""
     return click.option(
@@ -115,7 +126,7 @@ def parse_set(assignments: Iterable[str]) -> dict[str, Value]:
             raise UsageError(f"--set {_short(text)}: write FIELD=VALUE, as in train.batch_size=16")
         if not is_field(name):
             raise UsageError(f"--set {_short(text)}: {_short(name)} is not a Job field{suggestion(name, fields())}")
-        read = _value(value, text)
+        read = _value(value, text, "--set")
         number = isinstance(read, (int, float)) and not isinstance(read, bool)
         found[name] = value.strip() if number and name.startswith("software.") else read  # 2.40 is not 2.4
     try:
@@ -125,14 +136,14 @@ def parse_set(assignments: Iterable[str]) -> dict[str, Value]:
     return found
 
 
-def _value(text: str, whole: str) -> Value:
+def _value(text: str, whole: str, option: str) -> Value:
     import yaml
 
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of too many digits; too many brackets
-        raise UsageError(f"--set {_short(whole)}: the value is not valid YAML") from error
-    if isinstance(value, str) and (number := _number(value)) is not None:
+        raise UsageError(f"{option} {_short(whole)}: the value is not valid YAML") from error
+    if isinstance(value, str) and value == text.strip() and (number := _number(value)) is not None:
         return number  # YAML 1.1 reads 1e-5 as text
     return _frozen(value)
 

@@ -79,6 +79,8 @@ class EstimateRequest:
     progress: Progress
     machine: str | None = None
     calibration: bool = False
+    at: Mapping[str, Value] = field(default_factory=dict)
+    """Of a search, the combination that is meant instead of the worst."""
 
     def where(self, source: Path) -> str:
         """Where the model is named: the option, or the file; "" where it is the argument itself."""
@@ -89,7 +91,12 @@ class EstimateRequest:
 
 def subject_of(target: str, asked: EstimateRequest) -> Subject:
     """The job that TARGET names; of a search, its worst combination. Raises UsageError."""
-    return of_values(target, asked) or _first(*analysis_of(Path(target), asked))
+    stated = of_values(target, asked)
+    if stated is None:
+        return _first(*analysis_of(Path(target), asked))
+    if asked.at:
+        raise UsageError(f"--at: {target} is no search")
+    return stated
 
 
 def of_values(target: str, asked: EstimateRequest) -> Subject | None:
@@ -211,6 +218,7 @@ def analysis_of(path: Path, asked: EstimateRequest, rules: bool = False) -> tupl
         trust=asked.trust,
         calibration=asked.calibration,
         progress=asked.progress,
+        at=asked.at,
     )
     project, question = setup(batch, options, Path.cwd(), rules=rules)
     found = analyse(project, question)
@@ -222,6 +230,8 @@ def analysis_of(path: Path, asked: EstimateRequest, rules: bool = False) -> tupl
 
 def _first(found: Analysis, question: CheckSetup) -> Subject:
     """The worst combination of the first study."""
+    if question.options.at and not found.studies[0].study.is_search:
+        raise UsageError(f"--at: {found.studies[0].study.paths[0]} is no search")
     subject = of_study(found.studies[0], question)
     if len(found.studies) > 1:
         return replace(subject, note=f"the first of {len(found.studies)} launches; preflight check judges all of them")
@@ -232,7 +242,8 @@ def of_study(result: StudyResult, question: CheckSetup) -> Subject:
     """The worst combination of a study."""
     note = ""
     if result.study.is_search and result.space.worst.assignment:
-        note = f"the worst combination of the search: {assignment_text(result.space.worst.assignment)}"
+        which = "the combination" if question.options.at else "the worst combination of the search"
+        note = f"{which}: {assignment_text(result.space.worst.assignment)}"
     estimator = question.estimator_of(result)
     estimate = result.estimate or estimator.full
     job = result.space.worst.job

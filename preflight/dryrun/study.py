@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from preflight.dryrun.keeping import keep, run_of
 from preflight.dryrun.process import Asked
 from preflight.dryrun.saved import hashes_of, with_largest_batch
 from preflight.dryrun.text import WARNING, document
-from preflight.engine.study_corners import corners_of
+from preflight.engine.study_corners import Corner, corners_of
 from preflight.reports import streams
 from preflight.reports.contract import VERSION
 from preflight.reports.figures import mark
@@ -23,8 +24,8 @@ from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.words import gib
 
-Row: TypeAlias = tuple[tuple[str, ...], DryRunResult | None, str]
-"""A run of a study: its words, its result, or why it has none."""
+Row: TypeAlias = tuple[Corner, DryRunResult | None, str]
+"""A run of a study, its result, or why it has none."""
 MOST = 8
 """Runs of one study: each takes as long as its imports, a minute or less."""
 
@@ -35,42 +36,50 @@ def run_study(
 ) -> tuple[list[Row], str]:  # fmt: skip
     """The runs of a study, and what was left out. Raises UsageError where none has an answer."""
     corners = corners_of(studies, root, MOST)
-    if not corners.commands:
+    if not corners.corners:
         raise UsageError(f"{path}: {corners.note or 'no command of it is known'}")
     rows: list[Row] = []
-    for words in corners.commands:
-        streams.complain(WARNING.format(command=shlex.join(words)))
-        rows.append(_run(words, asked, gpu, gpus, save))
+    for corner in corners.corners:
+        streams.complain(WARNING.format(command=shown(corner)))
+        rows.append(_run(corner, asked, gpu, gpus, save))
     if all(found is None for _, found, _ in rows):
         raise UsageError(f"{path}: no run has an answer: {rows[0][2]}")
     return rows, corners.note
 
 
-def _run(
-    words: tuple[str, ...], asked: Callable[[Sequence[str]], Asked], gpu: Gpu | None, gpus: int | None, save: bool
-) -> Row:
+def _run(corner: Corner, asked: Callable[[Sequence[str]], Asked], gpu: Gpu | None, gpus: int | None, save: bool) -> Row:
     try:
-        request = asked(words)
+        request = asked(corner.words)
+        settings = {"searched": dict(corner.searched), "largest": corner.largest}
+        request = replace(request, settings={**request.settings, **settings})
         hashes = hashes_of(request.program)
-        found = dry_run(words, request, gpu, gpus)
+        found = dry_run(corner.words, request, gpu, gpus)
     except PreflightError as error:
-        return words, None, str(error)
-    run = run_of(found, request, hashes, laws=save)
-    if save:
+        return corner, None, str(error)
+    run = run_of(found, request, hashes, laws=save and not corner.searched)
+    if save and not corner.searched:
         keep(run, found, hashes, "")
-    return words, with_largest_batch(found, run), ""
+    elif save:
+        streams.complain("note: not kept: the command does not say the values that it was run with")
+    return corner, with_largest_batch(found, run), ""
+
+
+def shown(corner: Corner) -> str:
+    """A corner in one line: its command, and the values that its search was given."""
+    values = ", ".join(f"{name}={value}" for name, value in corner.searched)
+    return shlex.join(corner.words) + (f" ({values})" if values else "")
 
 
 def study_table(rows: Sequence[Row], note: str, look: Look) -> str:
     """The runs of a study, one a line, the largest first."""
     cells = []
-    for words, found, why in sorted(rows, key=lambda row: -_need(row[1])):
+    for corner, found, why in sorted(rows, key=lambda row: -_need(row[1])):
         device = found.found.estimates.device if found is not None else None
         if device is None:
-            cells.append(("", "", f"no answer: {clean(why)}", clean(shlex.join(words))))
+            cells.append(("", "", f"no answer: {clean(why)}", clean(shown(corner))))
             continue
         largest = f"{device.largest_batch_size:,}" if device.largest_batch_size else ""
-        cells.append((mark(device) + gib(device.process.expected), largest, device.verdict, clean(shlex.join(words))))
+        cells.append((mark(device) + gib(device.process.expected), largest, device.verdict, clean(shown(corner))))
     lines = table(cells, look, ("process", "largest batch", "", "command"), right=(0, 1))
     notes = [f"note: {clean(note)}"] if note else []
     assumed = dict.fromkeys(one for _, found, _ in rows if found is not None for one in found.found.stated)
@@ -80,8 +89,13 @@ def study_table(rows: Sequence[Row], note: str, look: Look) -> str:
 def study_document(rows: Sequence[Row], note: str) -> dict[str, object]:
     """The same as JSON: the documents of the runs, as of one run each."""
     runs = [
-        {"command": list(words), "estimate": None if found is None else document(found), "why": why or None}
-        for words, found, why in rows
+        {
+            "command": list(corner.words),
+            "searched": dict(corner.searched),
+            "estimate": None if found is None else document(found),
+            "why": why or None,
+        }
+        for corner, found, why in rows
     ]
     return {"version": VERSION, "note": note or None, "runs": runs}
 

@@ -15,7 +15,7 @@ from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_
 from preflight.engine.files import Batch, checkout
 from preflight.engine.measured import with_measured
 from preflight.engine.named_models import with_named_folders, with_named_sizes, with_saved_types
-from preflight.engine.points import first_job, measured_of, moments_of, points_of
+from preflight.engine.points import at, first_job, measured_of, moments_of, points_of
 from preflight.engine.seen_estimator import SeenEstimator, seen_by
 from preflight.engine.standings import standings, union, without_doubtful_lengths
 from preflight.engine.target import Named, Wanted, choose, placed, wanted
@@ -52,6 +52,8 @@ class CheckOptions:
     """What says on a terminal what is done, and until when it may be done."""
     calibration: bool = False
     """Whether recorded runs of this user count."""
+    at: Mapping[str, Value] = field(default_factory=dict)
+    """Of searches, one combination instead of all: a value for each parameter that memory depends on."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,9 @@ def analyse(project: Project, asked: CheckSetup) -> Analysis:
     """Files to studies to findings, without fixes. This part runs again on a copy with edits."""
     from preflight.study.build import build
 
-    return _judged_all(*build(asked.paths, project, asked.options.set, asked.progress), project, asked)
+    studies, skipped = build(asked.paths, project, asked.options.set, asked.progress)
+    chosen = [at(study, asked.options.at) for study in studies] if asked.options.at else studies
+    return _judged_all(chosen, skipped, project, asked)
 
 
 def _judged_all(

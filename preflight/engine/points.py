@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, product
 from math import prod
 
 from preflight.space.jobs import job_maker
+from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.estimates import Estimates, StepMoment
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -15,6 +17,7 @@ from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Axis, Choices, Domain, Range, Value
 from preflight.vocabulary.verdicts import Point, Points
 from preflight.vocabulary.watched import MeasuredRun
+from preflight.vocabulary.words import assignment_text
 
 OF_RANGE = 5
 """Values of a range that has too many to list: its two ends and those between them, evenly."""
@@ -98,6 +101,53 @@ def first_job(box: Box) -> Job:
     domains = {axis.name: axis.domain for axis in box.memory_axes}
     first = {name: one.values[0] for name, one in domains.items() if isinstance(one, Choices)}
     return job_at(box, first | {name: round(one.low) for name, one in domains.items() if isinstance(one, Range)})
+
+
+def at(study: Study, given: Mapping[str, Value]) -> Study:
+    """A study with one combination of its search: the one of these values. Raises UsageError.
+
+    Each parameter that memory depends on needs a value; others need none.
+    """
+    if not study.is_search:
+        return study
+    names = dict.fromkeys(name for box in study.boxes for name in (*box.fixed, *(axis.name for axis in box.axes)))
+    for name in given:
+        if name not in names:
+            raise UsageError(f"{name} is no parameter of the search{suggestion(name, names)}")
+    boxes = [box for box in study.boxes if _holds(box, given)]
+    if not boxes:
+        raise UsageError(f"the search has no combination with {assignment_text(given)}")
+    box = max(boxes, key=lambda one: sum(name in given for name in _deciding(one)))
+    missing = [name for name in _deciding(box) if name not in given]
+    if missing:
+        raise UsageError(f"state {' and '.join(missing)} as well: memory depends on it")
+    axes = (replace(one, domain=Choices(_meant(one, given[one.name]))) if one.fields else one for one in box.axes)
+    return replace(study, boxes=(replace(box, axes=tuple(axes)),))
+
+
+def _deciding(box: Box) -> tuple[str, ...]:
+    """The parameters that choose the box, and those that choose its Job."""
+    return (*box.fixed, *(axis.name for axis in box.memory_axes))
+
+
+def _holds(box: Box, given: Mapping[str, Value]) -> bool:
+    """Whether a combination with these values may be one of the box."""
+    same = all(_is(given[name], value) for name, value in box.fixed.items() if name in given)
+    return same and all(_meant(axis, given[axis.name]) for axis in box.memory_axes if axis.name in given)
+
+
+def _meant(axis: Axis, given: Value) -> tuple[Value, ...]:
+    """The value of an axis that is meant; none if it has no such value."""
+    if isinstance(axis.domain, Choices):
+        return tuple(value for value in axis.domain.values if _is(given, value))[:1]
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    inside = number and (not isinstance(axis.domain, Range) or axis.domain.low <= given <= axis.domain.high)  # type: ignore[operator]
+    return (given,) if inside else ()
+
+
+def _is(given: Value, value: Value) -> bool:
+    """Whether a value that was read as YAML is this one: 1 is "1" too, where the choices are texts."""
+    return (given == value and isinstance(given, bool) is isinstance(value, bool)) or str(given) == str(value)
 
 
 def job_at(box: Box, assignment: Mapping[str, Value]) -> Job:

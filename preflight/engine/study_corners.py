@@ -8,54 +8,78 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
+from math import prod
 from pathlib import Path
 
 from preflight.engine.dry_runs import is_without_effect
 from preflight.vocabulary.reading import Link, Word
-from preflight.vocabulary.study import Box, Study
+from preflight.vocabulary.study import Box, Study, size_of
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Range, Unbounded, Unknown, Value, evaluate, names
+
+ASKING = frozenset({"optuna", "wandb"})
+"""Dialects of searches whose values a program may ask for itself, and a dry run can give."""
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A command. `searched`: values that its program asks of its search itself, whatever the command says;
+    `largest`: whether other numbers that it asks for are at their largest."""
+
+    words: tuple[str, ...]
+    searched: tuple[tuple[str, Value], ...] = ()
+    largest: bool = True
 
 
 @dataclass(frozen=True)
 class Corners:
-    """The commands of the corners, and what was left out, for the user."""
+    """The corners, and what was left out, for the user."""
 
-    commands: tuple[tuple[str, ...], ...]
+    corners: tuple[Corner, ...]
     note: str = ""
 
 
 def corners_of(studies: Sequence[Study], root: Path, most: int) -> Corners:
     """The corners of studies as commands in the current directory, at most so many."""
-    commands: dict[tuple[str, ...], None] = {}
+    found: dict[Corner, None] = {}
     why: dict[str, None] = {}
-    total = 0
+    sizes: list[int | None] = []
     for study in studies:
-        total += study.combinations or 1
         for box in study.boxes:
-            for values in _corners(box):
-                words = _command(study, box, values, root)
-                if isinstance(words, str):
-                    why[words] = None
-                elif words:
-                    commands[words] = None
-    kept = tuple(islice(commands, most))
-    left = len(commands) - len(kept)
-    notes = [f"{len(kept)} of {total:,} combinations are run: the largest values, up to 64 choices, and the smallest"]
+            sizes.append(_combinations(box))
+            for values, largest in _corners(box):
+                corner = _command(study, box, values, root)
+                if isinstance(corner, str):
+                    why[corner] = None
+                else:
+                    found[replace(corner, largest=largest or not corner.searched)] = None
+    kept = tuple(islice(found, most))
+    left = len(found) - len(kept)
+    known = [one for one in sizes if one is not None]
+    total = f"{sum(known):,}" if len(known) == len(sizes) else "very many"
+    notes = [f"{len(kept)} of {total} combinations are run: the largest values, up to 64 choices, and the smallest"]
     notes += [f"{left:,} more corners are left out"] if left else []
-    return Corners(kept, "; ".join([*(notes if kept and total > len(kept) else []), *why]))
+    some = len(known) < len(sizes) or sum(known) > len(kept)
+    return Corners(kept, "; ".join([*(notes if kept and some else []), *why]))
 
 
-def _corners(box: Box) -> Iterator[Mapping[str, Value]]:
-    """Values of the axes of each corner: the largest first, the smallest last."""
+def _combinations(box: Box) -> int | None:
+    """Combinations of what may decide memory; None: a number among it has no end or no steps."""
+    sizes = [size_of(axis) for axis in box.axes if not is_without_effect(axis.name)]
+    return None if None in sizes else prod(one for one in sizes if one is not None)
+
+
+def _corners(box: Box) -> Iterator[tuple[Mapping[str, Value], bool]]:
+    """Values of the axes of each corner, and whether they are the largest: the smallest come last."""
     ends = [_ends(axis) for axis in box.axes]
     if any(not one for one in ends):
         return
     high = [one if _is_choice(axis) else one[-1:] for axis, one in zip(box.axes, ends, strict=True)]
     for values in islice(product(*high), 64):
-        yield dict(zip((axis.name for axis in box.axes), values, strict=True))
-    yield {axis.name: one[0] for axis, one in zip(box.axes, ends, strict=True)}
+        yield dict(zip((axis.name for axis in box.axes), values, strict=True)), True
+    if box.axes:
+        yield {axis.name: one[0] for axis, one in zip(box.axes, ends, strict=True)}, False
 
 
 def _is_choice(axis: Axis) -> bool:
@@ -80,8 +104,8 @@ def _ends(axis: Axis) -> tuple[Value, ...]:
     return found[:1] if is_without_effect(axis.name) else found
 
 
-def _command(study: Study, box: Box, values: Mapping[str, Value], root: Path) -> tuple[str, ...] | str:
-    """The words of one corner, or why there are none."""
+def _command(study: Study, box: Box, values: Mapping[str, Value], root: Path) -> Corner | str:
+    """One corner, or why there is none."""
     link = next((one for one in reversed(study.links) if one.kind in ("program", "module")), None)
     target = link.target if link is not None else study.program or study.paths[0]
     told = {name for word in (link.words if link is not None else ()) if word.value for name in names(word.value)}
@@ -96,11 +120,15 @@ def _command(study: Study, box: Box, values: Mapping[str, Value], root: Path) ->
         if text is None:
             return f"{study.paths[0]}: {word.prefix or 'a word of its command'} is not known"
         words.append(text)
+    searched: tuple[tuple[str, Value], ...] = ()
     if silent and "hydra" in study.dialects:
         words += [f"{name}={_shown(values[name])}" for name in silent]
+    elif silent and ASKING.intersection(study.dialects):
+        own = {name: value for name, value in box.fixed.items() if name not in told}
+        searched = tuple({**own, **{name: values[name] for name in silent}}.items())
     elif [name for name in silent if not is_without_effect(name)]:
         return f"{study.paths[0]}: the program takes {silent[0]} from its search itself: no command states it"
-    return (*_start(study, link), here, *words)
+    return Corner((*_start(study, link), here, *words), searched)
 
 
 def _start(study: Study, link: Link | None) -> tuple[str, ...]:

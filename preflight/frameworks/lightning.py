@@ -76,6 +76,10 @@ def is_command_line(record: CallRecord) -> bool:
     return any(base.endswith("LightningCLI") for base in bases)
 
 
+_SUBCOMMANDS = ("fit", "validate", "test", "predict")
+_OF_CLASSES = ("train.batch_size", "train.optimizer", "data.workers")
+"""Job fields that the classes of the model and the data set."""
+_BY_CLASS = Unknown("a class that the configuration names says it", Cause.not_read)
 _SETTABLE = ("train.precision", "train.grad_accum", "train.batch_size", "train.optimizer", *PROCESSES)
 """Job fields, besides the sharding, that a file of LightningCLI may set."""
 
@@ -86,8 +90,12 @@ def command_line(
     """The settings of a LightningCLI's command line and of its files (`--config x.yaml`), these files, and the values
     that they give to `parameters`: arguments of the model and of the data.
 
-    Later words win, as jsonargparse reads them: a flag in front of a file is lost to it.
+    Later words win, as jsonargparse reads them: a flag in front of a file is lost to it. A file that is named before
+    the subcommand has the settings of each subcommand below its name. What the classes that a file names set themselves
+    is not followed, so no default holds in its place.
     """
+    positional = (constant(word.value) for word in words if not word.prefix and word.value is not None)
+    subcommand = next((str(one) for one in positional if one in _SUBCOMMANDS), None)
     given: dict[str, Expr] = {}
     missing: list[Binding] = []
     reads: list[str] = []
@@ -104,9 +112,12 @@ def command_line(
             given |= dict.fromkeys(parameters, missing[-1].expr)
             continue
         reads.append(path)
-        given |= top.given
+        below = top.inner(subcommand).given if subcommand is not None else {}
+        given |= below or top.given
     found = read("lightning", Arguments({"trainer.precision": Const(None), **given}))
-    found.bindings = [*missing, *found.bindings]
+    classes = [expr for name, expr in given.items() if name in ("model.class_path", "data.class_path")]
+    unread = [bind(name, Const(_BY_CLASS, one.origin), Rank.not_followed) for one in classes for name in _OF_CLASSES]
+    found.bindings = [*unread, *missing, *found.bindings]
     return found, reads, {name.replace(".init_args.", "."): expr for name, expr in given.items()}
 
 

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Union
 
-from .laws import Need, need_of
+from .laws import Need, Search, need_of
 from .memory_errors import OutOfMemory, classify, gib, words
 from .release import free
 
-JobOf = Callable[[Any], Any]
-"""A trial -> its Job, or a dict of one."""
+JobOf = Union[Callable[[Any], Any], str, "os.PathLike[str]"]
+"""A trial -> its Job, or a dict of one; or a file that preflight reads the search from."""
+SUGGESTIONS = ("suggest_categorical", "suggest_int", "suggest_float")
+"""The methods of a trial that all others call."""
 CONSTRAINT = "gpu"
 ACCUMULATION = "accumulation"
 
@@ -36,16 +40,21 @@ def optuna(
 ) -> Callable[..., Any]:
     """An objective that prunes what does not fit, and what ran out of memory.
 
+    `job`: a function of the trial that gives its Job, or a file that preflight reads the search from (`__file__`).
     `headroom`: judge by the high end of the need, not by its middle. `halve`: the name of the objective's parameter for
     the batch; the trial is tried again with half of it, and with twice the `accumulation`, if it has that parameter.
     `batch`: where to begin; else the parameter's default.
     """
     sizes = _sizes(objective, halve, batch, floor)
+    judge = _Judge(job, gpu, headroom)
 
     @functools.wraps(objective)
     def guarded(trial: Any, *args: Any, **kwargs: Any) -> Any:
-        known = _judge(trial, job, gpu, headroom)
-        told = ""
+        with judge.of(trial) as judged:
+            return attempts(judged, args, kwargs)
+
+    def attempts(judged: _Judged, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        trial, told = judged.trial, ""
         for size, accumulation in sizes:
             given = {**kwargs, **_given(objective, halve, size, accumulation)}
             error: BaseException | None = None
@@ -57,14 +66,14 @@ def optuna(
                     if classify(raised) is None:
                         raise
                 else:
-                    _note_peaks(trial, _at(known, size, accumulation))
+                    _note_peaks(trial, _at(judged.job, size, accumulation))
                     return value
                 services.ended()
             found = classify(error)
             assert found is not None
             free(error)
             del error
-            _note(trial, found, size, _at(known, size, accumulation))
+            _note(trial, found, size, _at(judged.job, size, accumulation))
             told = words(found)
             if not found.recoverable:
                 break
@@ -101,30 +110,91 @@ def _given(objective: Any, halve: str | None, size: int | None, accumulation: in
     return {halve: size, **({ACCUMULATION: accumulation} if ACCUMULATION in takes else {})}
 
 
-def _judge(trial: Any, job: JobOf | None, gpu: str | None, headroom: bool) -> dict[str, Any] | None:
-    """The trial's job, with its need as user attributes and as a constraint. Raises TrialPruned for one that certainly
-    exceeds."""
-    asked = job(trial) if job is not None else None
-    stated: Any = getattr(asked, "model_dump", None)  # a Job of preflight.api
-    known = stated(mode="json", exclude_unset=True) if stated is not None else asked
-    recorder = getattr(sys, "_preflight_recorder", None)
-    if recorder is not None:
-        recorder.enter("load")
-        recorder.recent.clear()
-    need = need_of(known, gpu) if known is not None else None
-    if need is None:
-        return known
-    for name in ("low", "expected", "high"):
-        trial.set_user_attr(f"preflight.{name}", getattr(need, name))
-    capacity = need.capacity if need.capacity is not None else _card()
-    if capacity is None:
-        return known
-    over = (need.high if headroom else need.expected) - capacity
-    _constrain(trial, over)
-    if need.low > capacity or (headroom and over > 0):
-        _tell(trial, need, capacity)
-        raise _pruned(f"it needs {gib(need.expected)}, and the GPU has {gib(capacity)}")
-    return known
+@dataclass
+class _Judged:
+    """A trial, with its job once that is known."""
+
+    trial: Any
+    job: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Judges trials by their jobs: a function says what each is, or a file that preflight reads."""
+
+    job: JobOf | None
+    gpu: str | None
+    headroom: bool
+
+    def __post_init__(self) -> None:
+        if self.job is not None and not callable(self.job):
+            object.__setattr__(self, "job", Search(os.fspath(self.job), self.gpu))
+
+    @contextmanager
+    def of(self, trial: Any) -> Iterator[_Judged]:
+        """A trial that begins. Raises TrialPruned for one that certainly exceeds: at once, or, where a file says what
+        it is, as soon as the parameters are suggested that decide it."""
+        judged = _Judged(trial)
+        recorder = getattr(sys, "_preflight_recorder", None)
+        if isinstance(self.job, Search):
+            begun = _watched(trial, functools.partial(self._suggested, judged, self.job))
+        else:
+            begun = nullcontext()
+            asked = self.job(trial) if callable(self.job) else None
+            stated: Any = getattr(asked, "model_dump", None)  # a Job of preflight.api
+            judged.job = stated(mode="json", exclude_unset=True) if stated is not None else asked
+        if recorder is not None:
+            recorder.enter("load")
+            recorder.recent.clear()
+        if judged.job is not None:
+            self._prune(trial, need_of(judged.job, self.gpu))
+        with begun:
+            yield judged
+
+    def _suggested(self, judged: _Judged, search: Search, values: Mapping[str, Any]) -> None:
+        found = search.at(values) if judged.job is None else None
+        if found is not None:
+            judged.job = found[0]
+            self._prune(judged.trial, found[1])
+
+    def _prune(self, trial: Any, need: Need | None) -> None:
+        """The need as user attributes and as a constraint, and the end of what certainly exceeds."""
+        if need is None:
+            return
+        for name in ("low", "expected", "high"):
+            trial.set_user_attr(f"preflight.{name}", getattr(need, name))
+        capacity = need.capacity if need.capacity is not None else _card()
+        if capacity is None:
+            return
+        over = (need.high if self.headroom else need.expected) - capacity
+        _constrain(trial, over)
+        if need.low > capacity or (self.headroom and over > 0):
+            _tell(trial, need, capacity)
+            raise _pruned(f"it needs {gib(need.expected)}, and the GPU has {gib(capacity)}")
+
+
+@contextmanager
+def _watched(trial: Any, suggested: Callable[[Mapping[str, Any]], None]) -> Iterator[None]:
+    """Calls `suggested` after each suggestion with all that are known. What the program gets is Optuna's own."""
+    values = dict(trial.params)
+
+    def watching(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def suggest(name: str, *args: Any, **kwargs: Any) -> Any:
+            values[name] = found = method(name, *args, **kwargs)
+            suggested(values)
+            return found
+
+        return suggest
+
+    for name in SUGGESTIONS:
+        setattr(trial, name, watching(getattr(trial, name)))
+    try:
+        suggested(values)
+        yield
+    finally:
+        for name in SUGGESTIONS:
+            delattr(trial, name)
 
 
 def _at(job: Mapping[str, Any] | None, size: int | None, accumulation: int) -> Mapping[str, Any] | None:
@@ -222,11 +292,11 @@ def trial(asked: Any, *, job: JobOf | None = None, gpu: str | None = None, headr
 
     outcome = Outcome()
     error: BaseException | None = None
-    known = None
+    judged = _Judged(asked)
     try:
-        known = _judge(asked, job, gpu, headroom)
-        yield outcome
-        _note_peaks(asked, known)
+        with _Judge(job, gpu, headroom).of(asked) as judged:
+            yield outcome
+            _note_peaks(asked, judged.job)
     except library.TrialPruned:
         outcome.pruned = True
     except Exception as raised:
@@ -234,7 +304,7 @@ def trial(asked: Any, *, job: JobOf | None = None, gpu: str | None = None, headr
         if found is None:
             raise
         error, outcome.pruned = raised, True
-        _note(asked, found, None, known)
+        _note(asked, found, None, judged.job)
     free(error)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under
 from preflight.program.call_site import around, chain_of, evaluates, role_of, scope_of, targets
 from preflight.program.loops import in_turns
-from preflight.python.objects import CallRecord
+from preflight.python.objects import CallRecord, Instance
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
@@ -25,20 +25,43 @@ DATA_SETS: Mapping[str, tuple[int, int]] = {
 def image_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
     """The size of training images and the number of samples, from torchvision's transforms and data sets."""
     found: list[Binding] = []
-    for record in records:
-        if record.name.startswith("torchvision.datasets.") and record.method in DATA_SETS:
-            samples, side = DATA_SETS[record.method]
-            train = record.argument("train", 1)
-            if train is None or constant(train) is not False:
-                own = {"data.samples": samples, "train.image_size": side}
-                made = [bind(field, Const(value, record.origin), Rank.default) for field, value in own.items()]
-                found += under(record.conditions, made)
-    return [*found, *_sizes(records, project)]
-
-
-def _sizes(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """The size that the training's transforms end with. Different ones beside each other are unknown."""
+    sets = [record for record in records if _is_training_set(record)]
+    for record in sets:
+        samples, side = DATA_SETS[record.method]
+        own = {"data.samples": samples, "train.image_size": side}
+        made = [bind(field, Const(value, record.origin), Rank.default) for field, value in own.items()]
+        found += under(record.conditions, made)
     every = [record for record in records if _is_size(record) and record.argument("size", 0) is not None]
+    apart = _apart(every, sets)
+    if apart is None:
+        return [*found, *_sizes(every, records, project)]
+    sure = apart.reached and (
+        apart.object("transform", 2) is None or isinstance(apart.object("transform", 2), Instance)
+    )
+    return found if sure else [*found, bind("train.image_size", Const(_CHOSEN, apart.origin), Rank.read)]
+
+
+def _is_training_set(record: CallRecord) -> bool:
+    named = record.name.startswith("torchvision.datasets.") and record.method in DATA_SETS
+    train = record.argument("train", 1) if named else None
+    return named and (train is None or constant(train) is not False)
+
+
+def _apart(sizes: Sequence[CallRecord], sets: Sequence[CallRecord]) -> CallRecord | None:
+    """A data set with a size of its own where all transforms to a size stand in functions that nobody is seen to call,
+    which make other data sets: the name of a data set chooses among such functions. None without one."""
+    if not sizes or any(record.reached for record in sizes):
+        return None
+    places = {(record.path, record.function) for record in sizes}
+    others = [record for record in sets if (record.path, record.function) not in places]
+    return next((one for one in others if one.reached), others[0] if others else None)
+
+
+_CHOSEN = Unknown("the program chooses among data sets with images of several sizes", Cause.not_read)
+
+
+def _sizes(every: Sequence[CallRecord], records: Sequence[CallRecord], project: Project) -> list[Binding]:
+    """The size that the training's transforms end with. Different ones beside each other are unknown."""
     training = [record for record in every if _role(record, project) != "validation"] or every
     composed = {_compose(record, project): record for record in training}.values()
     last = [one for record in composed for one in in_turns(record, training, records, project)]

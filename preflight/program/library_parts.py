@@ -10,7 +10,7 @@ counted. Layers of timm's transformers are counted by their arguments (timm 0.9 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict, cast
@@ -18,6 +18,7 @@ from typing import TypedDict, cast
 from preflight.program.bindings import constant, fold, is_unknown
 from preflight.program.call_site import is_module
 from preflight.program.layer_parameters import NotCounted, times, total
+from preflight.program.trained import is_slice
 from preflight.python.access import PARTS
 from preflight.python.objects import Abstract, Attribute, CallRecord, Instance, alternatives
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
@@ -112,26 +113,44 @@ def is_library_model(record: CallRecord) -> bool:
 
 _OF_HEADS = frozenset(
     {"score", "qa_outputs", "cls", "classification_head", "out_proj", "avgpool", "global_pool", "config"}
+    | {"generation_config"}
 )
 """Parts that are small, or no layers, whatever stands in their place, beside the heads of the table."""
 _LAYERS_OF_LAYERS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.Identity")
 
 
-def rebuilt_part(model: Instance) -> str | None:
+_LENGTHENING = ("pop", "insert", "append", "extend")
+"""Methods of a list of layers that make it shorter or longer."""
+
+
+def rebuilt_part(model: Instance, records: Sequence[CallRecord]) -> str | None:
     """The path of a part of a library's model, not of its head, that the program cuts, deletes or gives layers of its
-    own: `model.encoder.layer = model.encoder.layer[:6]`. None if there is none."""
+    own: `model.encoder.layer = model.encoder.layer[:6]`, `model.encoder.layer.pop(0)`. None if there is none."""
     own = {key: value for key, value in model.attributes.items() if isinstance(key, str)}
     deep = model.state.get(PARTS)
     for path, value in {**own, **(deep if isinstance(deep, dict) else {})}.items():
-        small = set(path.split(".")) & {*_table()["heads"], *_OF_HEADS}
-        if not small and (value is None or any(map(_rebuilds, alternatives(value)))):
+        if not _is_small(path) and (value is None or any(map(_rebuilds, alternatives(value)))):
             return str(path)
-    return None
+    called = (_path_in(model, one.receiver_object) for one in records if one.method in _LENGTHENING)
+    return next((path for path in called if path and not _is_small(path)), None)
+
+
+def _is_small(path: str) -> bool:
+    return bool(set(path.split(".")) & {*_table()["heads"], *_OF_HEADS})
+
+
+def _path_in(model: Instance, part: Abstract | None) -> str:
+    """The path of a part that is not known otherwise; empty if it is not of the model."""
+    path: list[str] = []
+    while isinstance(part, Attribute):
+        path.insert(0, part.name)
+        part = part.receiver
+    return ".".join(path) if part is model else ""
 
 
 def _rebuilds(value: Abstract) -> bool:
     if isinstance(value, Attribute):
-        return value.name.startswith("[:")
+        return is_slice(value)
     return isinstance(value, Instance) and (is_module(value.cls) or value.made_by in _LAYERS_OF_LAYERS)
 
 

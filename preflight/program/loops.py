@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
-from preflight.program.bindings import bind, first_origin, is_unknown
+from preflight.program.bindings import bind, first_origin, is_unknown, same
 from preflight.program.call_site import (
     assigned_values,
     chain_of,
@@ -25,7 +26,7 @@ from preflight.python.objects import CallRecord, Instance, kinds_of
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
-from preflight.vocabulary.values import Const, Expr, Op, Origin
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown
 
 _CONTRASTIVE_NAMES = (
     "infonce", "info_nce", "ntxent", "nt_xent", "supcon", "supervisedcontrastive", "contrastiveloss",
@@ -127,6 +128,11 @@ def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list
 # --- accumulation ---------------------------------------------------------------------------------------------------
 
 
+_DIFFERENT = Unknown(
+    "the program trains more than once, and accumulates over different numbers of batches", Cause.not_read
+)
+
+
 def _accumulation(records: Sequence[CallRecord], project: Project) -> tuple[list[Binding], list[Fact]]:
     """`if (step + 1) % n == 0: optimizer.step()`; a step without it is one per backward pass."""
     stepping = [record for record in records if _is_optimizer_step(record)]
@@ -136,8 +142,12 @@ def _accumulation(records: Sequence[CallRecord], project: Project) -> tuple[list
     if own is not None:
         return [], [Fact("accumulation_supported", True, own.origin)]
     passes = backwards(records)
-    every = next((n for record in stepping if (n := _modulus(record, _shared(record, passes))) is not None), None)
-    every = every or _rounds(records, stepping, project)
+    counted = [list(_moduli(record, passes)) for record in stepping]
+    turns = [n for found in counted for n in found if n is not None]
+    every = turns[0] if turns else _rounds(records, stepping, project)
+    at_once = any(None in found and len(found) > found.count(None) for found in counted)  # the step of another training
+    if turns and (at_once or not all(same(one, turns[0]) for one in turns)):
+        every = Const(_DIFFERENT, turns[0].origin)
     if every is None:
         one = [bind("train.grad_accum", Const(1), Rank.read)] if stepping else []
         return one, [Fact("accumulation_supported", False, stepping[0].origin)] if stepping else []
@@ -215,6 +225,12 @@ def _shared(step: CallRecord, passes: Sequence[CallRecord]) -> list[Expr]:
     """Conditions that a step shares with the backward passes of its function: both run every n rounds, or neither."""
     beside = [one for one in passes if (one.path, one.function) == (step.path, step.function)] or passes
     return [one for one in step.conditions if all(one in other.conditions for other in beside)]
+
+
+def _moduli(step: CallRecord, passes: Sequence[CallRecord]) -> Iterator[Expr | None]:
+    """The n of each training that makes a step every n rounds; None of one that makes it in each round."""
+    for conditions in (step.conditions, *step.conditions_again):
+        yield _modulus(replace(step, conditions=conditions), _shared(step, passes))
 
 
 def _modulus(record: CallRecord, shared: Sequence[Expr] = ()) -> Expr | None:

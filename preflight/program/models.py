@@ -114,7 +114,7 @@ def model_bindings(records: Sequence[CallRecord], project: Project, parameters: 
             bindings = [b for b in bindings if not (several and b.field.startswith(_DESCRIBING))]
             if owner is None and all(map(_of_pipeline, chosen)):
                 bindings = [_beside_denoiser(record)]
-            bindings = _unless_rebuilt(record, bindings)
+            bindings = _unless_rebuilt(record, bindings, records, objects)
             found += under(record.conditions, [_part_of(owner, record)] if owner is not None else bindings)
         elif record not in models and not _aside(record, project):
             found += under(record.conditions, bindings)
@@ -229,14 +229,22 @@ def _beside_denoiser(record: CallRecord) -> Binding:
     return Binding("model.name", Const(Unknown(words_, Cause.not_modelled), record.origin), Rank.literal, record.origin)
 
 
-def _unless_rebuilt(record: CallRecord, bindings: list[Binding]) -> list[Binding]:
+def _unless_rebuilt(
+    record: CallRecord, bindings: list[Binding], records: Sequence[CallRecord], objects: Trained
+) -> list[Binding]:
     """The bindings of a model; it is unknown where the program cuts its layers or puts others in their place."""
-    part = rebuilt_part(record.value) if isinstance(record.value, Instance) else None
-    if part is None:
+    model = record.value
+    part = rebuilt_part(model, records) if isinstance(model, Instance) else None
+    if part is not None:
+        said = f"the program changes {part} of the model that {record.name}() makes"
+    elif model is not None and objects.cut(model):
+        said = f"what is trained has some layers of the model that {record.name}() makes"
+    else:
         return bindings
-    why = Unknown(f"the program changes {part} of the model that {record.name}() makes", Cause.not_modelled)
-    unknown = Binding("model.name", Const(why, record.origin), Rank.literal, record.origin)
-    return [*(one for one in bindings if one.field not in _IDENTITIES), unknown]
+    why = Unknown(said, Cause.not_modelled)
+    stated = {"model.name", *(one.field for one in bindings if one.field in _IDENTITIES)}
+    unknown = [Binding(name, Const(why, record.origin), Rank.literal, record.origin) for name in sorted(stated)]
+    return [*(one for one in bindings if one.field not in _IDENTITIES), *unknown]
 
 
 def is_part(binding: Binding) -> bool:

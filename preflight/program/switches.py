@@ -49,9 +49,26 @@ def _switches(module: Module) -> Iterator[Binding]:
             text = ast.unparse(node.targets[0])
             field = next((field for name, field in _SWITCHES.items() if text.endswith(name)), None)
             if field is not None and isinstance(node.value.value, bool):
-                yield bind(field, Const(node.value.value, module.origin(node.value)), Rank.read)
+                decided = not node.value.value or not _under_condition(node, module)
+                value = node.value.value if decided else Unknown(f"an if decides whether {text} is set", Cause.not_read)
+                yield bind(field, Const(value, module.origin(node.value)), Rank.read)
             elif "CUDA_ALLOC_CONF" in text and isinstance(node.value.value, str):
                 yield from allocator(node.value.value, Const(None, module.origin(node.value)))
+
+
+_ALWAYS = ("__name__", "cuda.is_available()")
+"""Words of conditions that hold in a program that trains on a GPU."""
+
+
+def _under_condition(node: ast.AST, module: Module) -> bool:
+    """Whether a statement stands in a branch of an `if` that a training need not take."""
+    for one in module.nodes:
+        if isinstance(one, ast.If):
+            taken = any(word in ast.unparse(one.test) for word in _ALWAYS)
+            parts = one.orelse if taken else [*one.body, *one.orelse]
+            if any(node is inner for part in parts for inner in ast.walk(part)):
+                return True
+    return False
 
 
 def _checkpointing(node: ast.AST, module: Module) -> Iterator[Binding]:

@@ -51,6 +51,11 @@ class Trained:
         inside = model if isinstance(model, Instance) else None
         return any(_has(one, model) or (inside is not None and _has(inside, one)) for one in self.objects)
 
+    def cut(self, model: Abstract) -> bool:
+        """Whether some layers of a model are all that a module of the project, which is trained, has of it."""
+        inside = [one for one in self.objects if is_module(one.cls) and _has(one, model)]
+        return bool(inside) and not any(part is model for one in inside for part in reachable(one, slices=False))
+
     def larger(self, model: Abstract, others: Sequence[Abstract]) -> str | None:
         """The class of the project that a model is a part of, if it has other models or large layers, too."""
         for one in self.objects or self.modules:
@@ -87,6 +92,8 @@ def trained(records: Sequence[CallRecord]) -> Trained:
         elif record.method.endswith("Trainer") or record.method == "fit":
             found += _objects(record.object("model", 0))
             found += _objects(record.object("model", 1)) if record.method == "PPOTrainer" else []  # TRL before 0.12
+        elif record.name == "deepspeed.initialize":
+            found += _objects(record.object("model", 1))
     return Trained(tuple({id(one): one for one in found}.values()))
 
 
@@ -142,6 +149,11 @@ def _objects(value: Abstract | None) -> list[Instance]:
     return [value] if isinstance(value, Instance) else []
 
 
+def is_slice(value: Attribute) -> bool:
+    """Whether a value is some of the layers of a list of layers, `model.encoder.layer[:6]`."""
+    return value.name.startswith("[:")
+
+
 def _is_layer(part: Instance) -> bool:
     return part.cls is None and part.made_by.startswith("torch.nn.")
 
@@ -159,8 +171,9 @@ def _has_part(model: Abstract, part: Instance) -> bool:
     return isinstance(model, Instance) and _has(model, part)
 
 
-def reachable(start: Abstract, calls: bool = True) -> Iterator[Instance]:
-    """The objects that an object is or holds, those included that calls made it of (a wrapper, a method)."""
+def reachable(start: Abstract, calls: bool = True, slices: bool = True) -> Iterator[Instance]:
+    """The objects that an object is or holds, those included that calls made it of (a wrapper, a method), and with
+    `slices` those that some layers were taken of."""
     left: list[Abstract] = [start]
     seen: set[int] = set()
     while left and len(seen) < MOST_OBJECTS:
@@ -173,7 +186,7 @@ def reachable(start: Abstract, calls: bool = True) -> Iterator[Instance]:
         elif isinstance(value, Either):
             left += [value.then, value.otherwise]
         elif isinstance(value, Attribute):
-            left += [] if value.name in _NO_PARTS else [value.receiver]
+            left += [] if value.name in _NO_PARTS or (not slices and is_slice(value)) else [value.receiver]
         elif isinstance(value, Instance):
             yield value
             left += value.attributes.values()

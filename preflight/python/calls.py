@@ -91,6 +91,10 @@ def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) ->
     return record.value
 
 
+MOST_CONDITIONS = 8
+"""Conditions of one call that are kept: a call of an unrolled loop has others in each round."""
+
+
 def _record(site: CallSite, callee: Abstract) -> CallRecord:
     name, receiver, method, holder = _names(callee, site.node)
     ev, position = site.ev, site.ev.position
@@ -122,6 +126,8 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
     same = ev.calls_of.setdefault(id(site.node), [])
     known = next((one for one in same if one.says_the_same(record)), None)  # an unrolled loop repeats its calls
     if known is not None:
+        if record.conditions not in (known.conditions, *known.conditions_again):
+            known.conditions_again[MOST_CONDITIONS:] = [record.conditions]
         known.conditions = _either(known.conditions, record.conditions)
         if record.caller is not None:
             known.callers_again.setdefault(id(record.caller), (record.caller, record.number))

@@ -439,6 +439,8 @@ class CallRecord:
     callers_again: dict[int, tuple[CallRecord, int]] = field(default_factory=dict)
     """Its number in the order of all calls; and by identity, further calls of the function that make it again."""
     conditions: tuple[Expr, ...] = ()
+    conditions_again: list[tuple[Expr, ...]] = field(default_factory=list)
+    """Other conditions that a call of the same expression with the same arguments was made under later."""
     in_loop: bool = False
     in_try: tuple[str, ...] = ()
     """Names of the exceptions that an enclosing `except` catches ("*" for a bare one)."""

@@ -346,6 +346,15 @@ class MeasuredJson(TypedDict):
     """The closest first."""
 
 
+class BranchJson(TypedDict):
+    """A branch of a search."""
+
+    fixed: dict[str, object]
+    """The parameters that choose it, with their values."""
+    parameters: list[str]
+    """The others that memory depends on."""
+
+
 class EstimateJson(EstimatesJson, CertaintyJson):
     """`preflight estimate --output-format json`."""
 
@@ -357,3 +366,5 @@ class EstimateJson(EstimatesJson, CertaintyJson):
     """Why `device` is `null`, that it is a lower bound, or what it leaves out."""
     measured: NotRequired[MeasuredJson]
     """Only with `--measured`."""
+    search: NotRequired[list[BranchJson]]
+    """Only of a search: its branches, for `--at`."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from preflight.reports.contract import (
     AssumptionJson,
+    BranchJson,
     CertaintyJson,
     DeviceJson,
     EditJson,
@@ -28,7 +29,7 @@ from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.outcome import Outcome, Report, StudyResult
 from preflight.vocabulary.standing import Assumption, Standing
-from preflight.vocabulary.study import Box
+from preflight.vocabulary.study import Box, Study
 from preflight.vocabulary.text import Edit
 from preflight.vocabulary.values import Const, Origin, Unknown, thawed
 
@@ -127,6 +128,17 @@ def job(found: Job) -> Plain:
     """Every field of a Job; null is unknown."""
     data: Plain = found.model_dump(mode="json")
     return data
+
+
+def search(found: Study) -> list[BranchJson]:
+    """The branches of a search, with the parameters that decide its memory."""
+    return [
+        {
+            "fixed": {name: thawed(value) for name, value in box.fixed.items()},
+            "parameters": [axis.name for axis in box.memory_axes],
+        }
+        for box in found.boxes
+    ]
 
 
 def at(outcome: Outcome, report: Report, origin: Origin | None) -> PlaceJson:

@@ -99,14 +99,15 @@ class Box:
         """How many Jobs; None: unbounded."""
         total = 1
         for axis in self.memory_axes:
-            size = _size(axis)
+            size = size_of(axis)
             if size is None:
                 return None
             total *= size
         return total
 
 
-def _size(axis: Axis) -> int | None:
+def size_of(axis: Axis) -> int | None:
+    """How many values an axis has; None: unbounded."""
     domain = axis.domain
     if hasattr(domain, "values"):
         return len(domain.values)

@@ -309,12 +309,19 @@ def has_more_parts(expr: Expr, most: int) -> bool:
 
 
 def origins(expr: Expr) -> Iterator[Origin]:
-    """Every place that `expr` was written at, the outermost first."""
-    if expr.origin is not None:
-        yield expr.origin
-    if isinstance(expr, Op):
-        for operand in expr.operands:
-            yield from origins(operand)
+    """Every place that `expr` was written at, the outermost first. A part that stands in several places is asked once:
+    branches that nobody decides share parts, and walking through each would double the work with every branch."""
+    asked: set[int] = set()
+    left = [expr]
+    while left:
+        one = left.pop()
+        if isinstance(one, Op):
+            if id(one) in asked:
+                continue
+            asked.add(id(one))
+            left += reversed(one.operands)
+        if one.origin is not None:
+            yield one.origin
 
 
 # --- domains of a search space's axes -------------------------------------------------------------------------------

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from sources import with_one_of
 
-ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = ("words", "message")
 """`Unknown.words`, `Finding.message` and `Problem.message`."""
 OF_TEXT = frozenset(
@@ -88,21 +87,17 @@ def test_showing_a_sentence_is_not_reading_it(text: str) -> None:
     assert not list(reads_of_sentences(text))
 
 
-def _sources() -> list[Path]:
-    return sorted([*ROOT.glob("preflight/**/*.py"), *ROOT.glob("rules/**/*.py")])
-
-
 def test_no_code_reads_a_sentence() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{line}: {source}"
-        for path in _sources()
-        for line, source in reads_of_sentences(path.read_text("utf-8"))
+        f"{name}:{line}: {source}"
+        for name, text in with_one_of(*(f".{one}" for one in SENTENCES))
+        for line, source in reads_of_sentences(text)
     ]
     assert found == []
 
 
 def test_every_unknown_value_says_its_cause() -> None:
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in _sources() for line in causeless(path.read_text("utf-8"))]
+    found = [f"{name}:{line}" for name, text in with_one_of("Unknown(") for line in causeless(text)]
     assert found == []
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 
 import pytest
+from sources import trees
 
-ROOT = Path(__file__).resolve().parents[2]
 CLOCKS = frozenset(["perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns"])
 """Names of clocks on the wall, however they are imported; and `time.time`. `process_time` is none of them."""
 SERVICES = ("slurm.controller", "slurm_live.cluster")
@@ -17,10 +15,7 @@ STARTS = frozenset(["started", "running"])
 """What starts daemons of SLURM."""
 
 
-@lru_cache(maxsize=1)
-def files_of_tests() -> tuple[tuple[str, ast.Module], ...]:
-    paths = (ROOT / "tests").rglob("*.py")
-    return tuple((path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))) for path in sorted(paths))
+OF_TESTS = ("tests",)
 
 
 def reads_a_clock(node: ast.AST) -> bool:
@@ -68,15 +63,17 @@ def starts_services(tree: ast.Module) -> bool:
 
 
 def test_no_assert_reads_a_clock_on_the_wall() -> None:
-    assert [f"{name}:{line}" for name, tree in files_of_tests() for line in clocks_in_asserts(tree)] == []
+    timed = trees(*CLOCKS, "time.time", "datetime.now", folders=OF_TESTS)
+    assert [f"{name}:{line}" for name, tree in timed for line in clocks_in_asserts(tree)] == []
 
 
 def test_processes_are_given_up_only_when_they_hang() -> None:
-    assert [f"{name}:{line}" for name, tree in files_of_tests() for line in short_timeouts(tree)] == []
+    given_up = trees("timeout", "wait", folders=OF_TESTS)
+    assert [f"{name}:{line}" for name, tree in given_up for line in short_timeouts(tree)] == []
 
 
 def test_tests_that_start_a_service_are_marked() -> None:
-    own = [(name, tree) for name, tree in files_of_tests() if Path(name).name.startswith("test_")]
+    own = [(name, tree) for name, tree in trees(*SERVICES, folders=OF_TESTS) if "/test_" in name]
     found = [(name, tree) for name, tree in own if starts_services(tree)]
     assert found
     marked = "pytestmark = pytest.mark.integration"

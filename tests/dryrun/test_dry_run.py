@@ -241,6 +241,7 @@ def test_a_validation_that_was_not_seen_is_an_assumption(run: Run) -> None:
     assert [one["field"] for one in data["assumptions"]] == ["validation.batch_size"]
 
 
+@pytest.mark.slow
 def test_the_text(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "train.py").write_text(TRAINS)
@@ -352,28 +353,74 @@ def test_the_corners_of_a_sweep(tmp_path: Path) -> None:
     assert not cache.exists()
 
 
+OPTUNA = """
+import optuna
+
+def objective(trial):
+    width, kind = trial.suggest_int("width", 100, 4000), trial.suggest_categorical("kind", ["SGD", "Adam"])
+    net = torch.nn.Linear(100, width).cuda()
+    optimizer = getattr(torch.optim, kind)(net.parameters(), lr=trial.suggest_float("lr", 1e-5, 1.0, log=True))
+    for _ in range(9):
+        optimizer.zero_grad()
+        net(torch.zeros(8, 100, device="cuda")).sum().backward()
+        optimizer.step()
+    return 0.0
+
+optuna.create_study().optimize(objective, n_trials=9)
+"""
+ASKS = "import wandb\nwandb.init(config={'width': 1})\n" + TRAINS.replace("400", "wandb.config.width")
+ASKED_SWEEP = "program: train.py\nmethod: grid\ncommand: [python, '${program}']\n"
+
+
+@pytest.mark.slow
+def test_the_corners_of_a_search_that_the_program_asks_itself(tmp_path: Path) -> None:
+    folder, cache = tmp_path / "work", tmp_path / "cache"
+    folder.mkdir()
+    pytest.importorskip("optuna")
+    (folder / "study.py").write_text("import torch\n" + OPTUNA)
+    found = preflight(folder, cache, "dry-run", "--save", "--output-format", "json", "study.py")
+    assert found.status == 0, found.err
+    runs = found.data["runs"]
+    kinds = [(one["searched"]["kind"], one["searched"]["width"]) for one in runs]
+    assert kinds == [("SGD", 4000), ("SGD", 100), ("Adam", 4000), ("Adam", 100)]
+    needs = [one["estimate"]["device"]["requested"]["expected"] for one in runs]
+    # Adam has two states, and a copy of the weights during its step
+    assert needs[2] - needs[0] == pytest.approx(3 * 4 * 101 * 4000, rel=0.01)
+    assert needs[0] > 20 * needs[1]
+    assert found.data["note"].startswith("4 of 7,802 combinations")
+    assert not list(cache.rglob("*.json")), "the command alone does not say these values"
+
+
+@pytest.mark.slow
+def test_the_corners_of_a_sweep_whose_program_asks_it(tmp_path: Path) -> None:
+    folder, cache = tmp_path / "work", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "train.py").write_text(ASKS)
+    (folder / "sweep.yaml").write_text(ASKED_SWEEP + "parameters:\n  width: {values: [40, 400]}\n")
+    found = preflight(folder, cache, "dry-run", "--output-format", "json", "sweep.yaml")
+    assert found.status == 0, found.err
+    needs = {one["searched"]["width"]: one["estimate"]["device"]["requested"]["expected"] for one in found.data["runs"]}
+    assert needs[400] > 4 * needs[40]
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (("--save", "train.py", "--", "python", "train.py"), "--save: train.py does not end with .json"),
         (("--save=x.json", "sweep.yaml"), "--save: a study has several runs"),
         (("other.yaml",), "nothing to estimate"),
-        (("silent.yaml",), "takes width from its search itself"),
     ],
 )
 def test_what_cannot_be_run_is_one_line(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
     (tmp_path / "train.py").write_text("import wandb\nwandb.init()\n" + TRAINS)
     sweep = "program: train.py\nmethod: grid\nparameters:\n  bs: {values: [8]}\n"
     (tmp_path / "sweep.yaml").write_text(sweep)
-    (tmp_path / "silent.yaml").write_text(
-        'program: train.py\nmethod: grid\ncommand: ["python", "${program}"]\nparameters:\n  width: {values: [8, 9]}\n'
-    )
     (tmp_path / "other.yaml").write_text("a: 1\n")
     found = dry_run(tmp_path, *words)
     assert found.status == 2
     assert found.out == ""
     assert why in found.error
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.yaml", "silent.yaml", "sweep.yaml", "train.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.yaml", "sweep.yaml", "train.py"]
 
 
 GENERATES = """\

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from preflight.dryrun.inside.stand_ins import folders, vision
+from preflight.dryrun.inside.stand_ins.hub_models import HubModels
 from preflight.dryrun.inside.stand_ins.weights import Unread, goes_to_gpu
 from preflight.dryrun.inside.tape import MOST_ASSUMPTIONS, Tape
 
@@ -100,3 +101,32 @@ def test_pictures_and_classes_of_a_folder_decide_sizes() -> None:
     for tape in tapes:
         assert [field for _, field in tape.assumptions] == ["train.image_size", "model.config"]
         assert tape.data_made_up
+
+
+KNOWN = {name: {"architecture": "gpt2", "config": {"n_layer": number}} for number, name in enumerate(
+    ("gpt2", "gpt2-medium", "nobody/gpt2", "qwen1.5-1.8b", "bert-base-uncased/vae"))}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "origin"),
+    [
+        ("someone/gpt2-poems", "gpt2"),
+        ("someone/GPT2-medium_poems", "gpt2-medium"),
+        ("./models/gpt2-medium/", "gpt2-medium"),
+        ("trl-lib/qwen1.5-1.8b-sft", "qwen1.5-1.8b"),
+        ("someone/gpt2-large", None),
+        ("someone/gpt2-large-poems", None),
+        ("someone/qwen1.5-1.8b-gptq", None),
+        ("someone/gpt2-124M", None),
+        ("someone/gpt2tiny", None),
+        ("someone/poems-gpt2", None),
+    ],
+)
+def test_a_model_that_is_named_after_a_known_one(name: str, origin: str | None) -> None:
+    tape = Tape()
+    found = HubModels(KNOWN, tape, lambda _: None, lambda *_: None).part(name, None)
+    assert (found is None) == (origin is None)
+    if found is not None and origin is not None:
+        assert found["n_layer"] == KNOWN[origin]["config"]["n_layer"]
+        text = f"the configuration of {name} is taken to be that of {origin}, by its name"
+        assert tape.assumptions == [(text, "model.config")]

@@ -91,6 +91,40 @@ assert isinstance(data[0]["answer"], str) and data["label"][:2] == [0, 1] and le
 assert next(iter(data))["messages"][0]["role"] == "user"
 step(); step()
 """
+TABLES = """\
+import csv, json
+rows = [json.loads(line) for line in open("data/rows.jsonl")]
+assert len(rows) == 256 and len(rows[0]["answer"].split()) > 500
+row = next(csv.DictReader(open("data/rows.csv")))
+assert row["label"] == "0" and row.get("image_file") == "000000.jpg" and len(row["answer"]) > 500
+for name in ("rows.csv", "kept.json"):
+    try:
+        open(name)
+        raise SystemExit(9)
+    except FileNotFoundError:
+        pass
+step(); step()
+"""
+FRAMES = """\
+import pandas
+frame = pandas.read_csv("rows.csv")
+column = "score"
+assert len(frame) == 256 and set(frame[["text", "label"]].columns) == {"text", "label"}
+assert list(frame.dropna()[column])[:2] == [0, 1]
+try:
+    pandas.read_csv("places.csv", header=None)
+    raise SystemExit(9)
+except FileNotFoundError:
+    pass
+step(); step()
+"""
+ROWS_ASKED = """\
+from datasets import load_dataset
+data = load_dataset("nobody/pairs", "triplet", split="train").select(range(3000))
+assert len(data) == 3000 and data.column_names == ["anchor", "positive", "negative"]
+assert len(load_dataset("csv", data_files={"fit": "nothing.csv"})["fit"]) == 512
+step(); step()
+"""
 ENCODING = """\
 import sys, types
 core = types.SimpleNamespace(Encoding=lambda name, **more: types.SimpleNamespace(name=name, **more))
@@ -124,6 +158,9 @@ CASES = {
     "a listed folder": (LISTED, ["the folder shards is not there", "val_000000.jpg is not there: numpy.memmap has"]),
     "a text": (TEXT, ["the text data/input.txt is made up: 1048576 bytes", "the text other.txt is made up"]),
     "columns": (COLUMNS, ["the data set nobody/pairs is made up"]),
+    "tables": (TABLES, ["data/rows.jsonl is made up", "rows.jsonl", "the table data/rows.csv is made up", "rows.csv"]),
+    "a table of pandas": (FRAMES, ["the table rows.csv is made up: 256 rows", "the texts of rows.csv"]),
+    "rows that are asked for": (ROWS_ASKED, ["the data set nobody/pairs triplet is made up", "the data set csv is"]),
     "an encoding": (ENCODING, ["tiktoken's gpt2 is made up"]),
     "a checkpoint": (CHECKPOINT, ["the checkpoint nothing/best.pt is not there: the model keeps"]),
     "a checkpoint on the GPU": (ON_GPU, ["the checkpoint nothing/best.pt is not there", "(map_location)"]),
@@ -135,6 +172,8 @@ CASES = {
     ),
 }
 QUICK = "a checkpoint"
+OF_TABLES = ("tables", "a table of pandas")
+NEEDED = {"columns": "datasets", "rows that are asked for": "datasets", "a table of pandas": "pandas"}
 
 
 def ran(tmp_path: Path, program: str) -> Ran:
@@ -147,20 +186,20 @@ def ran(tmp_path: Path, program: str) -> Ran:
     "kind", [kind if kind == QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in CASES]
 )
 def test_what_is_made_up_is_said(tmp_path: Path, kind: str) -> None:
-    if kind == "columns":
-        pytest.importorskip("datasets")
+    if kind in NEEDED:
+        pytest.importorskip(NEEDED[kind])
     program, said = CASES[kind]
     found = ran(tmp_path, STEP + program)
     assert found.status == 0, found.err
     assert (found.data["dry_run"]["end"], found.data["dry_run"]["steps"]) == ("ended", [2])
-    words = ("not there", "made up", "map_location")
+    words = ("not there", "made up", "map_location", "longer than")
     stated = [one for one in found.data["dry_run"]["assumptions"] if any(word in one for word in words)]
     assert len(stated) == len(said)
     for one, words in zip(stated, said, strict=True):
         assert words in one
     decided = {one["field"] for one in found.data["assumptions"]}
-    lengths, configured = ("tokens", "a listed folder", "columns", "an encoding"), (
-        "downloads", "a text", "pictures", "a listed folder")  # fmt: skip
+    lengths = ("tokens", "a listed folder", "columns", "an encoding", "rows that are asked for", *OF_TABLES)
+    configured = ("downloads", "a text", "pictures", "a listed folder", *OF_TABLES)
     assert ("train.seq_len" in decided, "model.config" in decided) == (kind in lengths, kind in configured)
     assert ("train.image_size" in decided) == (kind == "pictures")
     assert ("train.resumes" in decided) == (kind == "a checkpoint on the GPU")

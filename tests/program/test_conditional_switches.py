@@ -65,3 +65,17 @@ def test_a_switch_behind_a_condition_that_only_a_run_decides_is_no_certainty(
     reading = read_program(PROGRAM.replace("{line}", line), tmp_path)
     [found] = [one for one in reading.bindings if one.field == "train.gradient_checkpointing"]
     assert found.perhaps is perhaps
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("torch.backends.cuda.matmul.allow_tf32 = True", True),
+        ("if torch.cuda.is_available():\n    torch.backends.cuda.matmul.allow_tf32 = True", True),
+        ("if args.small:\n    torch.backends.cuda.matmul.allow_tf32 = False", False),
+        ("if args.small:\n    torch.backends.cuda.matmul.allow_tf32 = True", None),
+    ],
+)
+def test_a_switch_of_a_backend_under_a_condition(line: str, found: bool | None, tmp_path: Path) -> None:
+    said = values(read_program(PROGRAM.replace("{line}", line), tmp_path))["train.tf32"]
+    assert is_unknown(said) if found is None else said is found

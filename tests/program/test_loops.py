@@ -274,3 +274,24 @@ def test_flags_of_trls_model_configuration(tmp_path: Path) -> None:
     assert found["train.peft.targets"] == "all-linear"
     unused = read_program(text.replace(", peft_config=get_peft_config(model_args)", ""), tmp_path)
     assert "train.peft.method" not in values(unused, {**given})
+
+
+TRAINED_TWICE = """
+import torch, torchvision
+from torch.utils.data import DataLoader
+def train(model, every):
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step, (x, y) in enumerate(DataLoader(data, batch_size=64)):
+        (criterion(model(x), y) / every).backward()
+        if (step + 1) % every == 0:
+            opt.step()
+model = torchvision.models.resnet50().cuda()
+train(model, {first})
+train(model, {second})
+"""
+
+
+@pytest.mark.parametrize(("first", "second", "known"), [(8, 8, True), (8, 2, False), (8, 1, False)])
+def test_trainings_that_accumulate_differently(first: int, second: int, known: bool, tmp_path: Path) -> None:
+    found = values(read_program(TRAINED_TWICE.format(first=first, second=second), tmp_path))["train.grad_accum"]
+    assert (found == first) if known else is_unknown(found)

@@ -24,6 +24,12 @@ for x, y in DataLoader(rows, batch_size=8):
     loss_of(model(x.cuda()), y).backward()
     opt.step()
 """
+CUT = """\
+class Cut(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = layers
+"""
 HUB = 'AutoModelForSequenceClassification.from_pretrained("google-bert/bert-base-uncased")'
 VISION = "resnet50(pretrained=True)"
 
@@ -41,6 +47,10 @@ def model(make: str, change: str, root: Path) -> object:
         (HUB, "model.bert.encoder.layer[3].attention.self = Attention()"),
         (HUB, "del model.bert.encoder.layer[6:]"),
         (HUB, "del model.bert.embeddings"),
+        (HUB, "model.bert.encoder.layer.pop(0)"),
+        (HUB, "layers = model.bert.encoder.layer\nwhile len(layers) > 3:\n    layers.pop(-1)"),
+        (HUB, f"{CUT}model = Cut(model.bert.encoder.layer[:6])"),
+        (VISION, "if len(rows) != 1000:\n    model = resnet50()\n    model.maxpool = nn.Identity()"),
         (VISION, "model.layer4 = nn.Identity()"),
         (VISION, "model.layer3 = nn.Sequential(model.layer3[0], Attention())"),
     ],
@@ -53,6 +63,8 @@ def test_a_changed_model_is_unknown(make: str, change: str, tmp_path: Path) -> N
     ("make", "change"),
     [
         (HUB, "model.config.use_cache = False"),
+        (HUB, "model.config.names.append('x')"),
+        (HUB, f"{CUT}model = Cut([model, model.bert.encoder.layer[:6]])"),
         (HUB, "model.classifier = nn.Sequential(nn.Linear(768, 768), nn.Linear(768, 2))"),
         (HUB, "model.bert.encoder.gradient_checkpointing = False"),
         (HUB, "model.bert.pooler = None"),
@@ -62,3 +74,9 @@ def test_a_changed_model_is_unknown(make: str, change: str, tmp_path: Path) -> N
 )
 def test_a_head_or_a_setting_leaves_the_model_what_it_is(make: str, change: str, tmp_path: Path) -> None:
     assert isinstance(model(make, change, tmp_path), str)
+
+
+def test_the_model_of_one_branch_is_not_that_of_another_which_changes_it(tmp_path: Path) -> None:
+    change = "if len(rows) != 1000:\n    model = resnet50()\n    model.maxpool = nn.Identity()"
+    found = values(read_program(PROGRAM.replace("{make}", VISION).replace("{change}", change), tmp_path))
+    assert not {name for name in ("model.name", "model.target") if isinstance(found.get(name), str)}

@@ -159,6 +159,11 @@ FILES = {
         "model:\n  init_args:\n    model: gpt2-large\n    batch: 3\n"
         "optimizer:\n  class_path: torch.optim.SGD\n"
     ),
+    "configs/cli_sections.yaml": (
+        "fit:\n  trainer:\n    devices: 2\n    precision: bf16-mixed\n  model:\n    model: gpt2-large\n    batch: 3\n"
+        "validate:\n  trainer:\n    devices: 1\n"
+    ),
+    "configs/cli_classes.yaml": "trainer:\n  devices: 2\nmodel:\n  class_path: elsewhere.Model\n",
     "z.conf": '{"zero_optimization": {"stage": 3, "cpu_offload": true}}',
     "acc/fsdp.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 4\nfsdp_config: {}\n",
 }
@@ -243,6 +248,19 @@ def test_a_flag_beats_the_file_of_trl_and_lightning(tmp_path: Path) -> None:
     assert fields(tmp_path, line)["train.batch_size"] == 7
     line = "python cli.py fit --config configs/cli.yaml --model.batch 7"
     assert fields(tmp_path, line)["train.batch_size"] == 7
+
+
+def test_a_file_with_a_section_for_each_subcommand(tmp_path: Path) -> None:
+    found = fields(tmp_path, "srun python cli.py --config configs/cli_sections.yaml fit --trainer.max_epochs=3")
+    assert (found["model.name"], found["train.batch_size"], found["train.precision"]) == ("gpt2-large", 3, "bf16-mixed")
+    assert (found["parallel.gpus_per_node"], found["parallel.strategy"]) == (2, "ddp")
+
+
+def test_what_a_class_of_lightnings_file_sets_is_no_default(tmp_path: Path) -> None:
+    program = "from lightning.pytorch.cli import LightningCLI\n\nLightningCLI()\n"
+    found = fields(tmp_path, "python any.py fit --config configs/cli_classes.yaml", **{"any.py": program})
+    assert all(isinstance(found[name], Unknown) for name in ("train.optimizer", "train.batch_size", "data.workers"))
+    assert found["parallel.strategy"] == "ddp"
 
 
 def test_settings_of_the_old_lightning(tmp_path: Path) -> None:

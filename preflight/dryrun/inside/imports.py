@@ -51,8 +51,8 @@ class Settings(dict):  # type: ignore[type-arg]
 class _StandIn(importlib.abc.Loader):
     """A logger that is not there: a module that takes every call."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, tape: Tape, searched: Mapping[str, Any]) -> None:
+        self._tape, self._searched = tape, searched
 
     def create_module(self, spec: Any) -> Any:
         module: Any = types.ModuleType(spec.name)
@@ -63,6 +63,7 @@ class _StandIn(importlib.abc.Loader):
 
         def begun(*_: Any, config: Any = None, **__: Any) -> Any:
             module.config.update(config or {})
+            module.config.update(self._searched)
             return run
 
         if "." not in spec.name:
@@ -76,8 +77,8 @@ class _StandIn(importlib.abc.Loader):
 class Importer(importlib.abc.MetaPathFinder):
     """Runs a hook after the module that it is for was imported."""
 
-    def __init__(self, hooks: Mapping[str, Hook], tape: Tape) -> None:
-        self._hooks, self._tape = hooks, tape
+    def __init__(self, hooks: Mapping[str, Hook], tape: Tape, searched: Mapping[str, Any]) -> None:
+        self._hooks, self._tape, self._searched = hooks, tape, searched
         self._busy: set[str] = set()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
@@ -113,12 +114,12 @@ class Importer(importlib.abc.MetaPathFinder):
         library, user = places.here(3)
         if self._found(name) is not None or library or not user:
             return None
-        return importlib.machinery.ModuleSpec(name, _StandIn(self._tape), is_package=True)
+        return importlib.machinery.ModuleSpec(name, _StandIn(self._tape, self._searched), is_package=True)
 
 
-def install(hooks: Mapping[str, Hook], tape: Tape) -> None:
-    """Hooks for modules that are imported already run at once."""
+def install(hooks: Mapping[str, Hook], tape: Tape, searched: Mapping[str, Any]) -> None:
+    """Hooks for modules that are imported already run at once. `searched`: what a sweep puts into wandb.config."""
     for name, hook in hooks.items():
         if name in sys.modules:
             hook(sys.modules[name])
-    sys.meta_path.insert(0, Importer(hooks, tape))
+    sys.meta_path.insert(0, Importer(hooks, tape, searched))

@@ -154,7 +154,8 @@ def _install(run: DryRun) -> None:
     loops.install(run.loops, run.device)
     saving.install(run.tape, run.device, run.loops)
     distributed.install(run.settings, run.tape)
-    imports.install(hooks.of(run.settings, run.tape, run.loops, run.refuse), run.tape)
+    stand_ins = hooks.of(run.settings, run.tape, run.loops, run.refuse)
+    imports.install(stand_ins, run.tape, run.settings.searched)
 
 
 def _secure(run: DryRun) -> None:

@@ -41,6 +41,10 @@ class Settings:
     """[the batch size of loaders, the one in its place]; empty: the program's own."""
     lengths: list[int] = field(default_factory=list)
     """The same of the length of sequences."""
+    searched: dict[str, Any] = field(default_factory=dict)
+    """The corner of a search space that is run: values that the program asks of its search itself."""
+    largest: bool = True
+    """Whether numbers of the search that are not in `searched` are at their largest; else at their smallest."""
 
 
 def read(path: str) -> Settings:

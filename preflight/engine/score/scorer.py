@@ -99,8 +99,8 @@ class Scorer:
     replays: int = 0
     judged: int = 0
     _kept: OrderedDict[_Key, Row] = field(default_factory=OrderedDict)
-    _kinds: OrderedDict[tuple[str, bool], _Kind | _Same] = field(default_factory=OrderedDict)
-    _failed: OrderedDict[tuple[str, bool], tuple[int, int]] = field(default_factory=OrderedDict)
+    _kinds: OrderedDict[str, _Kind | _Same] = field(default_factory=OrderedDict)
+    _failed: OrderedDict[str, tuple[int, int]] = field(default_factory=OrderedDict)
     """Kinds that could not be made as far as these batches and lengths."""
     _vectors: bool = field(default_factory=lambda: find_spec("numpy") is not None)
 
@@ -110,11 +110,10 @@ class Scorer:
         new = {one.key: one for one in split if one.key not in self._kept}
         found: dict[_Key, Row] = {}
         if self._vectors and not self.exact:
-            groups: dict[tuple[str, bool], list[_Split]] = {}
+            groups: dict[str, list[_Split]] = {}
             for one in new.values():
                 if one.size:
-                    kind, batch, _ = one.key
-                    groups.setdefault((kind, batch == 1), []).append(one)
+                    groups.setdefault(one.key[0], []).append(one)
             for at, members in groups.items():
                 found |= self._decided(at, members)
         for key in sorted(new.keys() - found.keys()):  # Jobs of a kind one after the other: their tape is at hand
@@ -132,7 +131,7 @@ class Scorer:
         one = _split(row)
         found = self._kept.get(one.key)
         if found is None and one.size and not self.exact:
-            kind = self._kinds.get((one.key[0], one.key[1] == 1))
+            kind = self._kinds.get(one.key[0])
             found = kind.decided([one]).get(one.key) if kind is not None else None
         return None if found is None else {**found, "id": one.name}
 
@@ -176,12 +175,12 @@ class Scorer:
             job = with_fields(job, {"model.name": None})  # elsewhere an unknown name may be a folder's
         return job, stated.keys()
 
-    def _decided(self, at: tuple[str, bool], members: Sequence[_Split]) -> dict[_Key, Row]:
+    def _decided(self, at: str, members: Sequence[_Split]) -> dict[_Key, Row]:
         """The verdicts of those jobs of one kind that the bound decides."""
         kind = self._widened(at, members)
         return kind.decided(members) if kind is not None else {}
 
-    def _widened(self, at: tuple[str, bool], members: Sequence[_Split]) -> _Kind | _Same | None:
+    def _widened(self, at: str, members: Sequence[_Split]) -> _Kind | _Same | None:
         """The kind of these jobs. It is made, or its corners are moved outwards, where they are not all between them
         and that is possible."""
         kind = self._kinds.get(at)
@@ -367,7 +366,7 @@ def _fields(row: object) -> object:
 
 def _wide(low: tuple[int, int], high: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
     """Corners further out, so that later jobs of the kind are between them, too."""
-    batch = 1 if high[0] == 1 else 1 << high[0].bit_length()
+    batch = 1 << (high[0] - 1).bit_length()
     return (min(low[0], 2), 1), (batch, max(1 << (high[1] - 1).bit_length(), 8))
 
 

@@ -24,8 +24,9 @@ from preflight.memory.device.step import intervals
 from preflight.memory.device.step.effects import EFFECTS
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.run import requested_by_libraries, requested_peak
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.edits_of_job import unchecked
-from preflight.vocabulary.job import Job
+from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 from preflight.vocabulary.values import Unknown
@@ -40,6 +41,9 @@ SURELY = 1.02
 width (`intervals.REQUESTED`), twice."""
 LARGEST = 2**50
 """Bytes of a column, up to which sums of columns are exact in 64 bits, and figures in floating point."""
+GPU_ALONE = ("gpu", "gpu_memory", "context")
+"""Fields of the machine that are in no figure but those of `high_end` and `room_of`."""
+_AGREE: BoundedCache[bool] = BoundedCache(256)
 DIMENSIONS = {"b": "train.batch_size", "s": "train.seq_len"}
 
 
@@ -66,7 +70,7 @@ class Together:
 
     @classmethod
     def of(cls, low: Job, high: Job, gpu: Gpu | None, tracing: Tracing = SHIPPED_ONLY) -> Together | None:
-        """None: jobs like these have to be bounded one by one. Both corners have a batch of 1, or neither."""
+        """None: jobs like these have to be bounded one by one."""
         if low.train.sequences_per_sample != 1 or low.train.compile is not False:
             return None
         ends = [prepare(one, gpu, True, tracing) for one in (low, high)]
@@ -78,7 +82,7 @@ class Together:
                 return None
             capacity = room_of(first)[0]
             found = cls(first, last, capacity) if capacity is not None else None
-            return found if found is not None and found._agrees() else None
+            return found if found is not None and _AGREE.get(first.laws, found._said, found._agrees) else None
         except NotRegular:
             return None
 
@@ -112,17 +116,29 @@ class Together:
             found = np.maximum(found, gradients + peaks(one.laws.reading(True, False), dims, smooth))
         return found
 
+    @property
+    def _said(self) -> tuple[object, ...]:
+        """What `_agrees` depends on beside the laws: jobs on other GPUs mostly have it in common, and so the answer."""
+        tensors, libraries, (times, _), _ = self._common
+        corners = (tuple(one.dims.items()) for one in (self.low, self.high))
+        job = unchecked(self.low.job, {f"machine.{name}": None for name in GPU_ALONE})
+        return identity(job), *corners, tensors, libraries, times
+
     def _agrees(self) -> bool:
         """Whether both corners have the figures that they have alone, at lengths that need padding and at others."""
         import numpy as np
 
         ends = (self.low, self.high)
         trials = self.low.job.parallel.trials_per_gpu or 1
-        columns = self.high.laws.plain.columns  # those of every reading: they are the tape's
-        if max(columns.values(self.high.dims), default=0) > LARGEST:
-            return False
-        beside = (_at(self.low, 1), _at(self.high, -1)) if self.high.dims["s"] > self.low.dims["s"] else ()
-        every = (*ends, *beside)
+        for one in ends:
+            columns = one.laws.plain.at(one.dims).columns  # those of every reading: they are the tape's
+            if max(columns.values(one.dims), default=0) > LARGEST:
+                return False
+        every = [*ends]
+        if self.high.dims["s"] > self.low.dims["s"]:
+            every += [_at(self.low, 1), _at(self.high, -1)]
+        if self.high.dims["b"] > self.low.dims["b"] == 1:  # which may have a tape of its own
+            every.append(replace(self.low, dims={**self.low.dims, "b": 2}))
         batches, lengths = (np.array([one.dims[axis] for one in every], np.int64) for axis in ("b", "s"))
         found = self.bounds(batches, lengths)
         return [*found.requested] == [requested_peak(one) * trials for one in every] and [*found.usual[:2]] == [
@@ -172,7 +188,7 @@ def _tensors(one: PreparedJob) -> tuple[int, int, int]:
 
 def _constants(one: PreparedJob) -> tuple[object, ...]:
     """What has to be the same at both corners."""
-    laws = [id(law.at(one.dims).tape) for law in _readings(one)]
+    laws = [id(law.tape) for law in _readings(one)]
     rest = {name: size for name, size in one.dims.items() if name not in DIMENSIONS}
     return laws, rest, _tensors(one), high_end(one), room_of(one), requested_by_libraries(one), one.accumulating
 

@@ -83,8 +83,10 @@ def test_other_loops_may_run(tmp_path: Path) -> None:
         ("apptainer_wrapper exec torchrun --nproc_per_node 2", 2),
         ("site_container exec --nv -B /data:/data image.sif accelerate launch --num_processes 4", 4),
         ("srun apptainer_wrapper exec python", 1),
+        ('srun site_container exec bash -c "torchrun --nproc_per_node 2', 2),
     ],
 )
 def test_the_exec_of_a_site_starts_the_program_behind_it(command: str, gpus: int, tmp_path: Path) -> None:
-    job, standing = job_and_standing(tmp_path, f"{command} train.py --batch 5\n")
+    end = '"' if "bash -c" in command else ""
+    job, standing = job_and_standing(tmp_path, f"{command} train.py --batch 5{end}\n")
     assert (job.train.batch_size, standing, job.parallel.gpus_per_node) == (5, Standing.read, gpus)

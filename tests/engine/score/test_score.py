@@ -205,6 +205,21 @@ def test_kinds_grow_and_do_not_move() -> None:
     assert kind.covers(64, 64)
 
 
+@pytest.mark.parametrize("model", ["gpt2", "meta-llama/Llama-3.2-1B"])
+def test_a_batch_of_one_is_judged_with_the_others(model: str) -> None:
+    """Its tape may be another one: whichever comes first, each has the figures that it has alone."""
+    given = [
+        {**GOOD, "model.name": model, "train.batch_size": n, "train.seq_len": s} for n in (1, 2, 3) for s in (63, 64)
+    ]
+    alone = [Scorer(exact=True).score([row])[0]["requested"] for row in given]
+    for order in (given, given[::-1]):
+        judge = Scorer()
+        found = {one["requested"] for row in order for one in judge.score([row]) if one["by"] == "bound"}
+        assert found == {*alone}
+        assert len(judge._kinds) == 1
+    assert [one["requested"] for one in Scorer().score(given)] == alone
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", 3)
     judge = Scorer(exact=True)
@@ -217,7 +232,7 @@ def test_what_strangers_send_is_not_kept() -> None:
     judge.score([{**GOOD, "train.trian": "x" * 100_000}, "y" * 100_000, {**GOOD, "task": ["z" * 100_000]}])
     judge.score([{**GOOD, "model.config": {"n_layer": 12, "note": "x" * 100_000}}])
     assert not judge._kept or max(len(text) for text, _, _ in judge._kept) < 2000
-    assert all(len(text) < 2000 for text, _ in (*judge._kinds, *judge._failed))
+    assert all(len(text) < 2000 for text in (*judge._kinds, *judge._failed))
 
 
 def test_a_verdict_stands_on_what_a_row_knows() -> None:

@@ -6,6 +6,7 @@ import linecache
 import os
 import re
 import sys
+from itertools import islice
 from typing import Any
 
 from .. import places
@@ -24,6 +25,13 @@ _COLUMNS = {
     "stsb": ("sentence1", "sentence2"), "wnli": ("sentence1", "sentence2"),
 }  # fmt: skip
 """The columns of the tasks of GLUE (datasets card "nyu-mll/glue")."""
+_ALL_COLUMNS = {
+    "pair": ("anchor", "positive"), "triplet": ("anchor", "positive", "negative"),
+    "pair-class": ("premise", "hypothesis", "label"), "pair-score": ("sentence1", "sentence2", "score"),
+}  # fmt: skip
+"""All columns of subsets that a loss takes by their places (card of sentence-transformers/all-nli)."""
+MOST_ROWS = 1 << 16
+"""Rows that a selection of a made-up data set has at most."""
 _TEXT = " ".join(["word"] * WORDS)
 _CHATS = {
     "messages": [{"role": "user", "content": _TEXT}, {"role": "assistant", "content": _TEXT}],
@@ -44,7 +52,7 @@ def text(module: Any, tape: Tape) -> None:
         try:
             return real(path, name, *args, split=split, **kwargs)
         except Exception:
-            if os.path.exists(str(path)) or path in _FILES:
+            if os.path.exists(str(path)) or (path in _FILES and not _are_missing(kwargs.get("data_files"))):
                 raise
         tape.data_made_up = True
         tape.assume(
@@ -52,11 +60,21 @@ def text(module: Any, tape: Tape) -> None:
         )
         one = made.data_set(str(name), _shows_pictures())
         if split is None:
-            return module.DatasetDict(dict.fromkeys(("train", "validation", "test"), one))
+            files = kwargs.get("data_files")
+            parts = ("train",) if path in _FILES else ("train", "validation", "test")
+            return module.DatasetDict(dict.fromkeys(files if isinstance(files, dict) else parts, one))
         return [one for _ in split] if isinstance(split, (list, tuple)) else one
 
     wrap(module, "load_dataset", load)
     made.install()
+
+
+def _are_missing(files: Any) -> bool:
+    """Whether files of tables are named, and none of them is there."""
+    several = list(files.values()) if isinstance(files, dict) else [files]
+    names = [one for part in several for one in (part if isinstance(part, (list, tuple)) else [part])]
+    named = bool(names) and all(isinstance(one, str) and "://" not in one and "*" not in one for one in names)
+    return named and not any(os.path.exists(one) for one in names)
 
 
 def _shows_pictures() -> bool:
@@ -83,6 +101,9 @@ class _MadeUp:
         self._module, self._tape = module, tape
 
     def data_set(self, name: str, pictures: bool = False) -> Any:
+        if name in _ALL_COLUMNS:
+            rows = {key: [_value(key, number) for number in range(ROWS)] for key in _ALL_COLUMNS[name]}
+            return _marked(self._module.Dataset.from_dict(rows))
         values = {key: [_TEXT] * ROWS for key in _COLUMNS.get(name, ("text",))}
         features = {key: self._module.Value("string") for key in values}
         columns: dict[str, Any] = {**values, "label": [0, 1] * (ROWS // 2), "idx": list(range(ROWS))}
@@ -126,7 +147,15 @@ class _MadeUp:
         wrap(cls, "__getitem__", taken)
         wrap(cls, "__iter__", rows)
         wrap(cls, "__getitems__", several)
-        for name in ("select", "shuffle", "remove_columns", "rename_column", "with_format", "cast_column",
+
+        def selected(real: Any, data: Any, numbers: Any, *args: Any, **kwargs: Any) -> Any:
+            """Rows by number: a made-up data set has as many as are asked for."""
+            if _is_made(data):
+                numbers = [int(number) % len(data) for number in islice(numbers, MOST_ROWS)]
+            return _kept(real, data, numbers, *args, **kwargs)
+
+        wrap(cls, "select", selected)
+        for name in ("shuffle", "remove_columns", "rename_column", "with_format", "cast_column",
                      "select_columns", "add_column", "sort", "skip", "take", "rename_columns"):  # fmt: skip
             wrap(cls, name, _kept)
 
@@ -153,6 +182,14 @@ def _value(name: str, number: int) -> Any:
 
         return Image.new("RGB", PICTURE)
     return number % 2 if _NUMBERS.search(name.lower()) else _TEXT
+
+
+_FILE = re.compile(r"image|img|photo|picture|file|path", re.IGNORECASE)
+
+
+def cell(name: str, number: int) -> Any:
+    """The same in a table of a file, where pictures are named."""
+    return f"{number:06}.jpg" if _FILE.search(name) else _value(name, number)
 
 
 def _marked(data: Any) -> Any:

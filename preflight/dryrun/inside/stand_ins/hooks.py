@@ -19,6 +19,8 @@ from . import (
     generation,
     hub_models,
     quantised,
+    searches,
+    tables,
     trainers,
     vision,
     weights,
@@ -32,14 +34,20 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
     components = diffusers.Components(models, tape)
     known = hub_models.Tokenizers(models, tape)
     network, missing = downloads.Downloads(tape), folders.Folders(tape)
+    search, table = searches.Searches(settings, tape), tables.Tables(tape)
+
+    def files(module: Any) -> None:
+        network.files(module)
+        table.files(module)
 
     def sharding(module: Any) -> None:
         refuse_sharding(module, refuse)
 
     return {
         "os": missing.system,
-        "builtins": network.files,
-        "io": network.files,
+        "builtins": files,
+        "io": files,
+        "pandas": table.pandas,
         "glob": missing.glob,
         "pathlib": missing.paths,
         "PIL.Image": missing.pictures,
@@ -50,6 +58,8 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "requests.sessions": network.requests,
         "fsspec.implementations.http": network.fsspec,
         "numpy": network.numpy,
+        "optuna.trial._trial": search.optuna,
+        "wandb": search.wandb,
         "torch.hub": lambda module: weights.hub(module, tape),
         "timm.models._builder": lambda module: weights.timm(module, tape),
         "timm.models.helpers": lambda module: weights.timm(module, tape),

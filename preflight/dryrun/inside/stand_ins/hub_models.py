@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,13 @@ _SENDS = ("upload_folder", "upload_file", "upload_large_folder", "create_commit"
 _TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} </s> {% endfor %}"
 
 
+_OTHER_SIZE = re.compile(
+    r"(?<![a-z0-9])(\d+(\.\d+)?[mbk]|\d+x\d+b|tiny|mini|micro|nano|small|base|medium|large|big|huge|giant|xs|xl|xxl|moe|"
+    r"v\d+|\d+(\.\d+)?|vision|vl|audio|gptq|awq|gguf|fp8|bnb|int[48]|4bit|8bit|[24]bits?)(?![a-z0-9])"
+)
+"""Words behind the name of a model that make it another one, or its weights of another kind."""
+
+
 class HubModels:
     """What is known of models without asking the hub."""
 
@@ -42,7 +50,21 @@ class HubModels:
 
     def part(self, name: Any, folder: Any) -> dict[str, Any] | None:
         """The configuration of a part of a repository; None if the catalogue has none."""
-        return self.configuration(f"{name}/{folder}" if folder else name)
+        if folder:
+            return self.configuration(f"{name}/{folder}")
+        return self.configuration(name) or self._descended(str(name))
+
+    def _descended(self, name: str) -> dict[str, Any] | None:
+        """The configuration of the model that a tuned one is named after, which is said: `owner/gpt2-medium-poems`."""
+        own = name.rstrip("/").rpartition("/")[2].lower()
+        known = [
+            key for key in self._catalogue if "/" not in key and (own == key or own.startswith((f"{key}-", f"{key}_")))
+        ]
+        origin = max(known, key=len, default="")
+        if not origin or _OTHER_SIZE.search(own[len(origin) :]):
+            return None
+        self._tape.assume(f"the configuration of {name} is taken to be that of {origin}, by its name", "model.config")
+        return self.configuration(origin)
 
     def configurations(self, module: Any) -> None:
         """transformers.configuration_utils: what cannot be had from the hub comes from the catalogue."""

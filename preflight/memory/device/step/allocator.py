@@ -9,7 +9,6 @@ raised, so `reserved` is bounded by `limit` as long as what is allocated fits.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TypeAlias
 
 MIB = 2**20
 MIN_BLOCK = 512
@@ -18,6 +17,9 @@ SMALL_SEGMENT = 2 * MIB
 LARGE_SEGMENT = 20 * MIB
 MIN_LARGE = 10 * MIB
 ROUND_LARGE = 2 * MIB
+SERIALS = 32
+"""Bits of a serial number."""
+SERIAL = (1 << SERIALS) - 1
 
 
 class MemoryBlock:
@@ -38,9 +40,10 @@ class MemoryBlock:
         self.before, self.after = before, after
         self.freed_at = 0
 
-
-_Entry: TypeAlias = "tuple[int, int, MemoryBlock]"
-"""Size, serial number and block: what the blocks of a pool are sorted by."""
+    @property
+    def key(self) -> int:
+        """What the free blocks of a pool are sorted by: their size, and then their serial number."""
+        return self.size << SERIALS | self.serial
 
 
 class CachingAllocator:
@@ -64,9 +67,14 @@ class CachingAllocator:
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.overflow = False
         """Whether `limit` was passed although everything cached had been given back."""
-        self._pools: dict[bool, list[_Entry]] = {True: [], False: []}
+        self._pools: dict[bool, list[int]] = {True: [], False: []}
+        """The keys of free blocks, sorted."""
+        self._blocks: dict[int, MemoryBlock] = {}
+        """Serial number -> block."""
         self._tails: dict[bool, MemoryBlock | None] = {True: None, False: None}
         self._serial = 0
+        self._spare: list[MemoryBlock] = []
+        """Blocks that became parts of others: to make a new object takes longer than to use one again."""
         self._requests = 0
         """Large ones so far: the clock of `collect`."""
         self._idle = False
@@ -78,34 +86,40 @@ class CachingAllocator:
         pool = self._pools[small]
         if not small:
             self._requests += 1
-        at = bisect_left(pool, (size,))
-        if at < len(pool) and (small or self.max_split is None or self._may_use(pool[at][2], size)):
-            block = pool.pop(at)[2]
+        at = bisect_left(pool, size << SERIALS)
+        if at < len(pool) and (small or self.max_split is None or self._may_use(pool[at] >> SERIALS, size)):
+            block = self._blocks[pool.pop(at) & SERIAL]
         else:
-            block = self._reserve(size, small)
+            block, at = self._reserve(size, small), len(pool)
         rest = block.size - size
         worth = rest >= MIN_BLOCK if small or self.expandable else rest > SMALL
         if worth and (small or self.max_split is None or block.size < self.max_split):
             self._serial = serial = self._serial + 1
             after = block.after
-            block.after = tail = MemoryBlock(rest, serial, small, True, block, after)
+            if self._spare:
+                tail = self._spare.pop()
+                tail.size, tail.serial, tail.small, tail.free = rest, serial, small, True
+                tail.before, tail.after = block, after
+            else:
+                tail = MemoryBlock(rest, serial, small, True, block, after)
+            block.after = self._blocks[serial] = tail
             block.size = size
             if after is not None:
                 after.before = tail
             elif self._tails[small] is block:
                 self._tails[small] = tail
-            insort(pool, (rest, serial, tail))
+            insort(pool, rest << SERIALS | serial, 0, at)  # what was larger than the block is larger than its rest
         block.free = False
         self.allocated = allocated = self.allocated + block.size
         if allocated > self.peak_allocated:
             self.peak_allocated = allocated
         return block
 
-    def _may_use(self, block: MemoryBlock, size: int) -> bool:
+    def _may_use(self, free: int, size: int) -> bool:
         assert self.max_split is not None
-        if size < self.max_split <= block.size:
+        if size < self.max_split <= free:
             return False
-        return size < self.max_split or block.size < size + LARGE_SEGMENT
+        return size < self.max_split or free < size + LARGE_SEGMENT
 
     def _reserve(self, size: int, small: bool) -> MemoryBlock:
         if self.collect is not None and self.reserved > self.collect:
@@ -119,8 +133,12 @@ class CachingAllocator:
             self._give_back()
             self.overflow |= self.reserved + segment > self.limit
         self._grow(segment)
-        self._serial += 1
-        return MemoryBlock(segment, self._serial, small)
+        return self._made(segment, small)
+
+    def _made(self, size: int, small: bool) -> MemoryBlock:
+        self._serial = serial = self._serial + 1
+        block = self._blocks[serial] = MemoryBlock(size, serial, small)
+        return block
 
     def _extend(self, size: int, small: bool) -> MemoryBlock:
         """Grow the pool's one segment at its end, from the free block there if there is one."""
@@ -129,15 +147,14 @@ class CachingAllocator:
         spare = 0
         if tail is not None and tail.free:
             pool = self._pools[small]
-            pool.pop(bisect_left(pool, (tail.size, tail.serial)))
+            pool.pop(bisect_left(pool, tail.key))
             spare = tail.size
         more = -(-(size - spare) // page) * page
         self._grow(more)
         if tail is not None and tail.free:
             tail.size += more
             return tail
-        self._serial += 1
-        block = MemoryBlock(more, self._serial, small)
+        block = self._made(more, small)
         block.before = tail
         if tail is not None:
             tail.after = block
@@ -156,29 +173,27 @@ class CachingAllocator:
         self._idle = False
         for pool in self._pools.values():
             kept = []
-            for entry in pool:
-                block = entry[2]
+            for key in pool:
+                block = self._blocks[key & SERIAL]
                 if block.before is None and block.after is None:
                     self.reserved -= block.size
+                    del self._blocks[block.serial]
                 else:
-                    kept.append(entry)
+                    kept.append(key)
             pool[:] = kept
 
     def _collect(self, wanted: int) -> None:
         """Release large segments that are free and unsplit and as old as their average, until `wanted` bytes are back
         (garbage_collect_cached_blocks). Expandable segments are left alone."""
-        idle = {
-            entry: self._requests - entry[2].freed_at
-            for entry in self._pools[False]
-            if entry[2].before is None and entry[2].after is None
-        }
+        large = [self._blocks[key & SERIAL] for key in self._pools[False]]
+        idle = {one: self._requests - one.freed_at for one in large if one.before is None and one.after is None}
         while wanted > 0 and idle and not self.expandable:
-            oldest = [entry for entry, age in idle.items() if age >= sum(idle.values()) / len(idle)]
-            for entry in oldest:
-                del idle[entry]
-                self._pools[False].remove(entry)
-                self.reserved -= entry[0]
-                wanted -= entry[0]
+            oldest = [block for block, age in idle.items() if age >= sum(idle.values()) / len(idle)]
+            for block in oldest:
+                del idle[block], self._blocks[block.serial]
+                self._pools[False].remove(block.key)
+                self.reserved -= block.size
+                wanted -= block.size
 
     def empty_cache(self) -> None:
         """torch.cuda.empty_cache()."""
@@ -189,23 +204,27 @@ class CachingAllocator:
         self.allocated -= block.size
         before, after = block.before, block.after
         if before is not None and before.free:
-            pool.pop(bisect_left(pool, (before.size, before.serial)))
+            pool.pop(bisect_left(pool, before.size << SERIALS | before.serial))
+            del self._blocks[block.serial]
             before.size += block.size
             before.after = after
             if after is not None:
                 after.before = before
             if self._tails[block.small] is block:
                 self._tails[block.small] = before
+            self._spare.append(block)
             block = before
         if after is not None and after.free:
-            pool.pop(bisect_left(pool, (after.size, after.serial)))
+            pool.pop(bisect_left(pool, after.size << SERIALS | after.serial))
+            del self._blocks[after.serial]
             block.size += after.size
             block.after = after.after
             if after.after is not None:
                 after.after.before = block
             if self._tails[block.small] is after:
                 self._tails[block.small] = block
+            self._spare.append(after)
         if block.before is None and block.after is None:
             self._idle = True
         block.free, block.freed_at = True, self._requests
-        insort(pool, (block.size, block.serial, block))
+        insort(pool, block.size << SERIALS | block.serial)

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device.estimate import room
-from preflight.memory.device.step.allocator import LARGE_SEGMENT, MIB, SMALL_SEGMENT, CachingAllocator
+from preflight.memory.device.step.allocator import LARGE_SEGMENT, MIB, SERIALS, SMALL_SEGMENT, CachingAllocator
 from preflight.vocabulary.job import build
 
 
@@ -83,7 +83,7 @@ def test_books_balance(expandable: bool) -> None:
             allocator.free(live.pop(rng.randrange(len(live))))
         else:
             live.append(allocator.malloc(int(10 ** rng.uniform(1, 8))))
-        free = sum(size for pool in allocator._pools.values() for size, _, _ in pool)
+        free = sum(key >> SERIALS for pool in allocator._pools.values() for key in pool)
         assert allocator.allocated + free == allocator.reserved
         assert allocator.allocated == sum(block.size for block in live)
     for block in live:
