@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypedDict
 
+from typing_extensions import NotRequired
+
 VERSION = 2
 Answer = Literal["figure", "assumed", "range", "unknown"]
 Causes = Literal["model", "batch", "length", "other", ""]
@@ -21,6 +23,14 @@ class FindingRow(TypedDict):
     message: str
 
 
+class Why(TypedDict):
+    """What keeps a study from a figure: the kind of gap, the fields to state, the words of the report."""
+
+    cause: str
+    fields: list[str]
+    words: str
+
+
 class StudyRow(TypedDict):
     paths: list[str]
     dialects: list[str]
@@ -30,6 +40,7 @@ class StudyRow(TypedDict):
     stated: list[str]
     standings: dict[str, str]
     values: dict[str, object]
+    why: NotRequired[list[Why]]
 
 
 class Ended(TypedDict):
@@ -89,6 +100,7 @@ def _study(study: Mapping[str, Any], fits_only_if: set[str | None]) -> StudyRow:
         "stated": stated,
         "standings": study["standings"],
         "values": values,
+        "why": study.get("unknown_causes", []) if device is None else [],
     }
 
 

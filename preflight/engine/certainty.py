@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 Bound: TypeAlias = "Callable[[Job], tuple[int, int] | None]"
 """(expected, high) bytes of a job from above."""
 
-STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "train.frozen", "parallel.offload")
+STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "train.frozen", "parallel.offload",
+          "model.least_parameters")  # fmt: skip
 """Fields that decide how much of the states of a model a GPU holds: with another value it may be a small part."""
 
 TYPES = ("train.precision", "train.weights_dtype")

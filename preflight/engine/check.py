@@ -14,7 +14,7 @@ from preflight.engine.dry_runs import Found, SavedRuns, held_with
 from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_of
 from preflight.engine.files import Batch, checkout
 from preflight.engine.measured import with_measured
-from preflight.engine.named_models import with_named_folders, with_saved_types
+from preflight.engine.named_models import with_named_folders, with_named_sizes, with_saved_types
 from preflight.engine.points import at, first_job, measured_of, moments_of, points_of
 from preflight.engine.seen_estimator import SeenEstimator, seen_by
 from preflight.engine.standings import standings, union, without_doubtful_lengths
@@ -276,7 +276,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     from preflight.space.judge import judge
 
     target = choose(study, asked.said)
-    study = placed(without_doubtful_lengths(with_saved_types(with_named_folders(study))), target)
+    study = placed(without_doubtful_lengths(with_saved_types(with_named_sizes(with_named_folders(study)))), target)
     estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing, asked.options.calibration))
     seen = asked.dry_runs.of(study, project.overlay) if asked.dry_runs is not None else Found(study)
     study, sampled = with_measured(seen.study, project.root) if asked.options.calibration else (seen.study, ())

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import islice, product
 
 from preflight.engine.fit.orders import SHARDED
-from preflight.engine.named_models import FIELD, says_only_its_folder
+from preflight.engine.named_models import FIELD, LEAST, says_only_a_name
 from preflight.engine.worst_values import KEPT
 from preflight.memory.device.positions import positions_of, saved_in_fp32
 from preflight.memory.device.resolve import taken_by_law
@@ -89,6 +89,9 @@ IMAGES = "train.images"
 MOST_MODELS = 32
 """Models of a search that are looked up: a field that is open for one of them is not known of the search."""
 
+IDENTITIES = ("model.name", "model.path")
+"""Fields that say whose weights a model has."""
+
 SHARED = ("machine.gpu_memory", "machine.memory_limit")
 """What a job gets of the GPU and of the node: less, if another program runs beside it."""
 
@@ -108,7 +111,9 @@ def standings(study: Study, box: Box, accepted: Accepted, tracing: Tracing) -> d
             held = Held(Standing.assumed, gap, unsaid=True)
         elif name == "model.architecture" and _only_resembles(bound, study):
             held = Held(Standing.assumed, "it is a class of the program, and only resembles this family")
-        elif name == FIELD and (why := says_only_its_folder(bound)) is not None:
+        elif name in IDENTITIES and "extends" in study.facts and held.standing is Standing.read:
+            held = Held(Standing.assumed, f"it is {study.facts['extends'].value}, and may keep more or less")
+        elif name in (FIELD, LEAST) and (why := says_only_a_name(bound)) is not None:
             held = Held(Standing.assumed, why)
         elif _lies_in_the_tree(name, bound, held, accepted):
             held = IN_THE_TREE

@@ -63,7 +63,7 @@ from preflight.program.loops import (
     until_trained,
 )
 from preflight.program.model_configurations import vocabulary_bindings
-from preflight.program.models import batch_norm, beside_what_is_trained, is_part, model_bindings
+from preflight.program.models import batch_norm, beside_what_is_trained, extended_facts, is_part, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
 from preflight.program.own_modules import own_module_bindings
 from preflight.program.own_transformer import handwritten_bindings, resemblance
@@ -241,6 +241,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *loss_facts(calls, project),
         *loop_facts,
         *resemblance(own),
+        *extended_facts(calls, models),
         *evaluated.facts,
         *_shrinking(calls),
         *one_process(calls),

@@ -51,6 +51,8 @@ def task_of(class_name: str) -> str | None:
 
 def _model_class(record: CallRecord) -> str | None:
     """The class of transformers or diffusers that a call makes a model of; None if it makes no model."""
+    if (base := _extended(record)) is not None:
+        return base
     if not record.name.startswith(_HUB) or record.receiver is not None:
         return None
     parts = record.name.split(".")
@@ -63,6 +65,28 @@ def _model_class(record: CallRecord) -> str | None:
         record.method in ("from_pretrained", "from_config", "_from_config") or task_of(name) or name.endswith("Model")
     )
     return name if made else None
+
+
+def _extended(record: CallRecord) -> str | None:
+    """The class of transformers with a head that a class of the project extends, of a call that loads a model of it:
+    `class Weighted(BertForSequenceClassification)`, `Weighted.from_pretrained(name)`."""
+    cls = record.receiver_object
+    if record.method != "from_pretrained" or not isinstance(cls, ClassValue):
+        return None
+    bases = [base.rpartition(".")[2] for base in cls.external_bases if base.startswith("transformers.")]
+    return next((base for base in bases if task_of(base) is not None), None)
+
+
+def extended_facts(records: Sequence[CallRecord], bindings: Sequence[Binding]) -> Iterator[Fact]:
+    """The fact that the model is of a class of the project that extends one of transformers."""
+    named = [binding.origin for binding in bindings if binding.field in _IDENTITIES]
+    for record in records:
+        cls = record.receiver_object
+        if isinstance(cls, ClassValue) and (base := _extended(record)) is not None:
+            identity = record.argument("pretrained_model_name_or_path", 0)
+            if identity is not None and first_origin(identity) in named:
+                yield Fact("extends", f"{cls.name}, a class of the program that extends {base}", record.origin)
+                return
 
 
 def model_bindings(records: Sequence[CallRecord], project: Project, parameters: Collection[str] = ()) -> list[Binding]:

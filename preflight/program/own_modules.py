@@ -401,8 +401,8 @@ def _trained_values(records: Sequence[CallRecord]) -> Iterator[Abstract]:
         if is_optimizer(record) or makes_optimizer(record):
             for holder in [*given_to_optimizer(record)] or whose_method(record, records):
                 found.setdefault(id(holder), holder)
-        elif record.method.endswith("Trainer") or record.method == "fit":
-            model = record.object("model", 0)
+        elif record.method.endswith("Trainer") or record.method == "fit" or record.name == "deepspeed.initialize":
+            model = record.object("model", 1 if record.name == "deepspeed.initialize" else 0)
             if model is not None and any(isinstance(one, Instance) for one in alternatives(model)):
                 found.setdefault(id(model), model)
     inner = {

@@ -92,6 +92,8 @@ def trained(records: Sequence[CallRecord]) -> Trained:
         elif record.method.endswith("Trainer") or record.method == "fit":
             found += _objects(record.object("model", 0))
             found += _objects(record.object("model", 1)) if record.method == "PPOTrainer" else []  # TRL before 0.12
+        elif record.name == "deepspeed.initialize":
+            found += _objects(record.object("model", 1))
     return Trained(tuple({id(one): one for one in found}.values()))
 
 

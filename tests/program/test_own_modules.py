@@ -67,6 +67,19 @@ def test_what_may_be_most_of_the_model_is_not_left_out(tmp_path: Path, body: str
     assert not found.keys() & {"model.parameters", "model.least_parameters"}
 
 
+@pytest.mark.parametrize("given", ["args=args, model=model", "None, model", "model=model, config=settings"])
+def test_deepspeed_trains_what_it_gets(tmp_path: Path, given: str) -> None:
+    training = f"""
+import deepspeed
+engine, _, _, _ = deepspeed.initialize({given}, model_parameters=model.parameters())
+for x in data:
+    engine.backward(engine(x).sum())
+    engine.step()
+"""
+    found = values(read_program(program("self.out = nn.Linear(4, 10)") + training, tmp_path))
+    assert found["model.parameters"] == 50
+
+
 def test_a_subclass_of_a_librarys_model_has_its_parameters_too(tmp_path: Path) -> None:
     text = program("self.out = nn.Linear(width, 10)").replace("nn.Module", "torchvision.models.ResNet")
     found = values(read_program("import torchvision\n" + text + TRAINING, tmp_path))

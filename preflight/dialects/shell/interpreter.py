@@ -39,7 +39,7 @@ from preflight.dialects.shell.values import (
 )
 from preflight.documents.bash import BashDocument, reparse
 from preflight.documents.shell_reader import LINE, Assignment, ShellBlock, ShellCommand, ShellStep, WrittenFile
-from preflight.documents.shell_words import ShellWord, apply_defaults
+from preflight.documents.shell_words import ShellWord, apply_defaults, marked_default
 from preflight.vocabulary.budgets import LOOP_ROUNDS, SCRIPT_RUNS, SCRIPT_STEPS, SHELL_NESTED, WORD_CHARACTERS, Budget
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
@@ -188,14 +188,16 @@ class Shell:
                 self._steps(steps, depth)
             self.turns = outer
             return
-        if any(isinstance(step, ShellCommand) and step.name == "shift" for step in steps):
-            if self._shifted(block, steps, depth):
-                return
-            self.arguments = None
+        options = any(isinstance(step, ShellCommand) and step.name in ("shift", "getopts") for step in steps)
+        if options and self._shifted(block, steps, depth):
+            return
         changed = {step.name for step in steps if isinstance(step, Assignment)} | {block.name}
-        for name in changed - {""}:
-            self.variables[name] = unknown(f"{name} changes in a loop", cause=Cause.run_time)
+        stay = self.variables.keys() & changed if options and self.arguments is None else ()  # none may be given
+        before, self.arguments = {name: self.variables[name] for name in stay}, None if options else self.arguments
+        self.variables |= {name: unknown(f"{name} changes in a loop", cause=Cause.run_time) for name in changed - {""}}
         self._steps(steps, depth)
+        self.variables |= {name: marked_default(value, "1") for name, value in before.items()}
+        self.assumed |= before.keys()
 
     def _shifted(self, block: ShellBlock, steps: list[ShellStep], depth: int) -> bool:
         """Follows a loop over the arguments of the script (`while [ $# -gt 0 ]`); False if they are not known."""
@@ -250,9 +252,7 @@ class Shell:
                 self.variables[name] = perhaps_longer(name, before.get(name), expr, self.assigned.get(name, ()))
         for name, values in self.assigned.items():
             outer.setdefault(name, []).extend(values)
-        self.assigned = outer
-        if self.directory != directory:
-            self.directory = None
+        self.assigned, self.directory = outer, directory if self.directory == directory else None
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,9 @@ _APPTAINER_FLAGS = frozenset(
 """Switches of `apptainer exec` (1.3) and of singularity before it."""
 
 _PROFILERS = frozenset({"nsys", "ncu", "py-spy", "strace", "valgrind", "scalene", "memray", "dcgmi", "perf"})
+_STARTERS = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|bash|sh")
+_ELSEWHERE = frozenset({"docker", "podman", "nerdctl", "kubectl", "oc"})
+"""Commands whose `exec` starts a program in a container that runs already."""
 _TRAINERS = frozenset({"torchrun", "accelerate", "deepspeed", "wandb-agent"})
 
 
@@ -207,9 +210,10 @@ def _peel(name: str, words: tuple[Word, ...], launch: Launch) -> tuple[tuple[Wor
     if name == "preflight" and rest and word_text(rest[0]) == "run":
         end = next((index for index, word in enumerate(rest) if word_text(word) == "--"), len(rest))
         return tuple(rest[end + 1 :]), launch
-    if name in _PROFILERS:
+    of_site = bool(rest) and word_text(rest[0]) == "exec" and name not in _ELSEWHERE
+    if name in _PROFILERS or of_site:  # `apptainer_wrapper exec torchrun ...`: a site's own command
         for index, word in enumerate(rest):
-            if re.match(r"(python[\d.]*|torchrun|accelerate|deepspeed)$", PurePosixPath(word_text(word) or "").name):
+            if _STARTERS.fullmatch(PurePosixPath(word_text(word) or "").name):
                 return tuple(rest[index:]), launch
     return None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from preflight.memory.device.law import catalogue, quantization
 from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
@@ -89,6 +91,32 @@ def model_of_folder(path: str) -> str | None:
         return None
     owner = found.name.rpartition("/")[0]
     return f"{owner}/{last}" if owner and catalogue.find(f"{owner}/{last}") is not None else found.name
+
+
+_SIZE = re.compile(r"(?:^|[-_/])(\d+(?:\.\d+)?)([bm])(?=$|[-_/.])", re.IGNORECASE)
+"""`7B` of `Taiwan-LLM-7B-v2.0-chat`, a word of its own: not `8x7B`, `A3B` or `Qwen2.5B`."""
+_FEWER_BITS = re.compile(r"awq|gptq|gguf|exl2|mlx|bnb|nf4|int[48]|fp[48]|\d[-_]?bit", re.IGNORECASE)
+_SIZES = (Decimal("0.1"), Decimal(1000))
+"""Billions of parameters that a name may speak of."""
+_ROUNDED = Decimal("0.9")
+"""Names round: Llama 2 70B has 69.0 billion, and `8B` is also written of 7.6."""
+
+
+def least_by_name(name: str) -> int | None:
+    """At least how many parameters a model has whose name says its size (`org/Some-8B-Instruct`) and that nothing else
+    tells; None where the name says none or several, and of weights that may be kept in fewer bits."""
+    if is_known(name) or model_of_folder(name) is not None or catalogue.read_config(name) is not None:
+        return None
+    last = name.strip().rstrip("/").rpartition("/")[2]
+    found = {(match[1], match[2].lower()) for match in _SIZE.finditer(last)}
+    if len(found) != 1 or _FEWER_BITS.search(last):
+        return None
+    digits, unit = found.pop()
+    size = Decimal(digits)
+    if unit != "b" or not _SIZES[0] <= size <= _SIZES[1]:
+        return None  # millions are also written of tokens and of molecules
+    half = Decimal(5).scaleb(-1 - len(digits.partition(".")[2]))
+    return int(min(size - half, size * _ROUNDED) * 10**9)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from preflight.memory import device
 from preflight.memory.device.law import store
 from preflight.memory.device.law.workload import Resolved
-from preflight.memory.device.resolve import resolve
+from preflight.memory.device.resolve import least_by_name, resolve
 from preflight.memory.device.workloads.remote_code import SAME_CODE
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import build
@@ -161,3 +161,29 @@ def test_a_model_whose_layers_are_frozen_by_number_is_traced_at_its_full_depth(f
     assert found.setup.frozen == tuple(frozen)
     assert (found.family is None) == whole
     assert found.workload.wire().get("whole", False) == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("some-lab/New-8B-Instruct", 7_200_000_000),
+        ("./checkpoints/New-LLM-7B-v2.0-chat", 6_300_000_000),
+        ("some-lab/new-70b", 63_000_000_000),
+        ("some-lab/New-1B", 500_000_000),
+        ("some-lab/New-0.5B", 450_000_000),
+        ("some-lab/new-1.3b-sft/checkpoint", None),  # the last folder is the model's
+        ("some-lab/New-8x7B", None),
+        ("some-lab/New-A3B", None),
+        ("some-lab/New2.5B", None),
+        ("some-lab/New-7B-to-1B", None),
+        ("some-lab/New-124M-10B", None),  # of tokens, perhaps
+        ("some-lab/New-77M-molecules", None),
+        ("some-lab/New-7B-AWQ", None),
+        ("some-lab/New-7B-bnb-4bit", None),
+        ("some-lab/New-5000B", None),
+        ("meta-llama/Llama-2-7b-hf", None),  # it is known
+        ("/models/Qwen2-7B-Instruct", None),
+    ],
+)
+def test_the_size_that_a_name_says(name: str, least: int | None) -> None:
+    assert least_by_name(name) == least
