@@ -339,7 +339,8 @@ class OwnModel:
     left: tuple[str, ...] = ()
     """What was not counted: then the count is the least."""
     foreign: tuple[str, ...] = ()
-    kind: str = "a class of the project"
+    is_class: bool = True
+    """Not layers of torch.nn alone."""
 
 
 def own_model(records: Sequence[CallRecord]) -> OwnModel | None:
@@ -366,7 +367,7 @@ def own_model(records: Sequence[CallRecord]) -> OwnModel | None:
         layer = next(one for one in made if isinstance(one, Instance) and one.record is not None)
         assert layer.record is not None
         return OwnModel(
-            layer.made_by, layer.record.origin, layer.record.node.lineno, fold(count), *told, kind="of layers of torch"
+            layer.made_by, layer.record.origin, layer.record.node.lineno, fold(count), *told, is_class=False
         )
     first = next(iter(classes.values()))
     origin = first.module.origin(first.node, editable=False)
@@ -385,9 +386,10 @@ def own_module_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     if model is None:
         return []
     why = f": {model.foreign[0]}" if model.foreign else ""
-    what = f"what is trained is {model.name}, {model.kind} ({model.origin.path}, line {model.line})"
+    what = f"what is trained is {model.name}, a class of the project ({model.origin.path}, line {model.line})"
     unknown = Unknown(f"{what}{why}; a dry run tells its memory", Cause.not_modelled)
-    found = [Binding("model.name", Const(unknown, model.origin), Rank.hint, model.origin)]
+    named = Binding("model.name", Const(unknown, model.origin), Rank.hint, model.origin)
+    found = [named] if model.is_class else []  # layers of torch have no name to look for
     if model.foreign or constant(model.count) == 0:
         return found
     field_ = "model.least_parameters" if model.left else "model.parameters"
