@@ -30,6 +30,18 @@ ASKED = ("gpu_type", "gpus_per_node", "gpus_per_task", "gpus")
 """Fields of a request that ask for GPUs."""
 FIELDS = ("model.name", "model.path", "model.target", "model.architecture", "train.batch_size")
 
+SMALL = """
+import torch
+from torch.utils.data import DataLoader
+
+from data import dataset
+
+model = torch.nn.LSTM(64, 64).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for x in DataLoader(dataset, batch_size=8):
+    model(x)[0].mean().backward()
+    optimizer.step()
+"""
 JOB = "#!/bin/bash\n#SBATCH --gres=gpu:{}1\n#SBATCH --mem=64G\npython train.py --batch_size 8\n"
 
 
@@ -43,7 +55,8 @@ class GpuNotStated(Rule):
 
     The needs that are compared are those that rest on values that were read. If every need rests on a value that is not
     known well (parts that are frozen, a length that only a name suggests), the largest is told as information, with
-    that value.
+    that value. A least need that every GPU has (the parameters of a small model whose activations are not known) says
+    nothing about a GPU, and there is no finding.
 
     There is one finding for a project, also if it has many studies. One line in the settings answers it:
 
@@ -70,6 +83,7 @@ class GpuNotStated(Rule):
             {"one.sh": JOB.format(""), "two.sh": JOB.format("").replace("size 8", "size 128"), "train.py": LOOP},
             says=("no GPU is stated",),
         ),
+        Example("A least need that every GPU has", {"train.py": SMALL}, finds=0),
         Example("The settings state it", {"train.py": LOOP}, finds=0, options={"gpu": "H100"}),
         Example("The request states it", {"job.sh": JOB.format("a100:"), "train.py": LOOP}, finds=0),
         Example(
@@ -116,12 +130,20 @@ class GpuNotStated(Rule):
 
 
 def _need(case: Case) -> DeviceEstimate | None:
-    """The need of a study whose GPU is not stated; None if the need is unknown, or the machine has no GPU."""
+    """The need of a study whose GPU is not stated. None if the need is unknown, the machine has no GPU, or all that is
+    known is a least need that every GPU has."""
     device, node = device_of(case), case.node
     if device is None or device.capacity is not None or case.job.machine.accelerator == "cpu":
         return None
+    if device.lower_bound and _smallest(device.process.expected, case) == _smallest(0, case):
+        return None
     stated = node is not None and (node.gpu is not None or not node.gpus)
     return None if stated else device
+
+
+def _smallest(need: float, case: Case) -> str | None:
+    """The smallest GPU that has so many bytes."""
+    return next((gpu.name for gpu in gpus_that_fit(lambda _: need, case.job)), None)
 
 
 def _unsure(case: Case) -> tuple[Assumption, ...]:

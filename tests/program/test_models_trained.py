@@ -192,7 +192,9 @@ def test_a_setting_s_name_does_not_make_a_model_the_trained_one(tmp_path: Path) 
     llm = transformers.AutoModelForCausalLM.from_pretrained(parser.parse_args().base_model).cuda()
     model = torch.nn.Linear(64, 2)
     """
-    assert is_unknown(told(body, tmp_path)["model.name"])
+    found = told(body, tmp_path)
+    assert "model.name" not in found
+    assert found["model.parameters"] == 64 * 2 + 2
 
 
 BESIDE = """
