@@ -141,7 +141,7 @@ def _need(case: Case) -> DeviceEstimate | None:
     return None if stated else device
 
 
-def _smallest(need: float, case: Case) -> str | None:
+def _smallest(need: int, case: Case) -> str | None:
     """The smallest GPU that has so many bytes."""
     return next((gpu.name for gpu in gpus_that_fit(lambda _: need, case.job)), None)
 
