@@ -53,12 +53,21 @@ class Array:
 
 
 def array_of(value: Abstract | None) -> Array | None:
-    """The array that a value is; of two that a condition chooses from, if they are alike."""
-    if isinstance(value, Either):
-        one, other = array_of(value.then), array_of(value.otherwise)
-        return one if one is not None and other is not None and one.shape == other.shape else None
-    found = value.state.get(ARRAY) if isinstance(value, Instance) else None
-    return found if isinstance(found, Array) else None
+    """The array that a value is; of those that conditions choose from, if they are alike. Values that conditions share
+    are looked at once: their number doubles with each condition."""
+    first: Array | None = None
+    left, seen = [value], set[int]()
+    while left:
+        one = left.pop()
+        if isinstance(one, Either):
+            left += () if id(one) in seen else (one.otherwise, one.then)
+            seen.add(id(one))
+            continue
+        found = one.state.get(ARRAY) if isinstance(one, Instance) else None
+        if not isinstance(found, Array) or (first is not None and found.shape != first.shape):
+            return None
+        first = first or found
+    return first
 
 
 def make(record: CallRecord, array: Array | None) -> Instance | None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from preflight.dialects import Dialect, load, recognise, started
 from preflight.study.scope import Scope
 from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
-from preflight.vocabulary.budgets import LAUNCHED, cpu_of_a_file
+from preflight.vocabulary.budgets import LAUNCHED, ReadingTime
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.project import Project, UnreadableFile
@@ -76,6 +76,7 @@ class Follower:
         self.skipped: dict[str, Skipped] = {}
         self._dialects: dict[str, Dialect | None] = {}
         self._plain: dict[str, Reading | None] = {}
+        self._time = ReadingTime()
 
     def dialect(self, path: str) -> Dialect | None:
         """The dialect of a file; None, and the reason in `skipped`, if there is none."""
@@ -92,7 +93,7 @@ class Follower:
     def _tried(self, path: str, action: Callable[[Source], Result], project: Project | None = None) -> Result | None:
         """What `action` returns for a file; None, and the reason in `skipped`, for a file that cannot be read."""
         try:
-            with cpu_of_a_file():
+            with self._time.of_a_file():
                 return action((project or self.project).source(path))
         except UnreadableFile as error:
             self.skipped[path] = Skipped(path, "unreadable", str(error))

@@ -4,7 +4,7 @@ A file is anyone's: it may nest, double and repeat until a reader has no memory 
 value is unknown (`Budget.over`) or the file is refused with its name and place, and everything else is checked.
 
 Work is counted in steps, so that the same input has the same result on every machine. The clock of CPU time
-(`cpu_of_a_file`) is for what no step counts. The time on the wall decides nothing.
+(`ReadingTime`) is for what no step counts. The time on the wall decides nothing.
 
 A limit that belongs to what a tool does (SLURM's numbers of nodes, the rounds of a search) stands where that is
 described.
@@ -19,7 +19,7 @@ from contextvars import ContextVar
 
 from preflight.system.files import MAX_BYTES as FILE_BYTES
 
-__all__ = ["FILE_BYTES", "Budget", "ProofTime", "TraceTime", "cpu_is_over", "cpu_of_a_file"]
+__all__ = ["FILE_BYTES", "Budget", "ProofTime", "ReadingTime", "TraceTime", "cpu_is_over"]
 
 
 class Budget(int):
@@ -46,17 +46,40 @@ CPU_SECONDS = Budget(10, "seconds of CPU time for a file")
 _end: ContextVar[float | None] = ContextVar("end of the CPU time of the current file", default=None)
 
 
-@contextmanager
-def cpu_of_a_file() -> Iterator[None]:
-    """Starts the clock of a file. What it spends does not count for the file that is read around it."""
-    around, start = _end.get(), time.process_time()
-    reset = _end.set(start + CPU_SECONDS)
-    try:
-        yield
-    finally:
-        _end.reset(reset)
-        if around is not None:
-            _end.set(around + time.process_time() - start)
+READING_SECONDS = Budget(40, "seconds of CPU time for the files of a check")
+"""What all files together may use, beside LEAST_SECONDS for each. A copy of a library inside a project has a hundred
+scripts that each take as long as a file may."""
+SHARE_OF_A_FILE = 4
+"""A file may use this part of what is left: a quarter."""
+LEAST_SECONDS = 0.25
+"""What a file may use when nothing is left. Programs of people take a tenth of that."""
+
+
+class ReadingTime:
+    """The CPU time that the files of one check have used."""
+
+    def __init__(self) -> None:
+        self._used = 0.0
+        self._since: float | None = None
+
+    @contextmanager
+    def of_a_file(self) -> Iterator[None]:
+        """Starts the clock of a file. What it spends does not count for the file that is read around it."""
+        around, start = _end.get(), time.process_time()
+        outermost = self._since is None
+        self._since = start if self._since is None else self._since
+        left = READING_SECONDS - self._used - (start - self._since)
+        reset = _end.set(start + min(CPU_SECONDS, max(left / SHARE_OF_A_FILE, LEAST_SECONDS)))
+        try:
+            yield
+        finally:
+            _end.reset(reset)
+            now = time.process_time()
+            if around is not None:
+                _end.set(around + now - start)
+            if outermost:
+                self._used += now - start
+                self._since = None
 
 
 def cpu_is_over() -> bool:

@@ -12,7 +12,15 @@ from preflight.engine import settings
 from preflight.engine.ask import check, estimate, job_of
 from preflight.machines.hostlist import expand, fold
 from preflight.slurm.import_.conf import read_slurm_conf
-from preflight.vocabulary.budgets import HOST_NAMES, MODEL_LAYERS, Budget, cpu_is_over, cpu_of_a_file
+from preflight.vocabulary.budgets import (
+    HOST_NAMES,
+    LEAST_SECONDS,
+    MODEL_LAYERS,
+    READING_SECONDS,
+    Budget,
+    ReadingTime,
+    cpu_is_over,
+)
 from preflight.vocabulary.errors import MachineError, SettingsError
 from preflight.vocabulary.notation import major_minor, parse_size, slurm_minutes
 
@@ -89,15 +97,32 @@ def test_the_clock_of_a_file_leaves_out_the_files_within_it(monkeypatch: pytest.
     now = [0.0]
     monkeypatch.setattr(time, "process_time", lambda: now[0])
     assert not cpu_is_over()
-    with cpu_of_a_file():
+    reading = ReadingTime()
+    with reading.of_a_file():
         now[0] += 9
-        with cpu_of_a_file():
-            now[0] += 9
+        with reading.of_a_file():
+            now[0] += 7
             assert not cpu_is_over()
         assert not cpu_is_over()
         now[0] += 2
         assert cpu_is_over()
     assert not cpu_is_over()
+
+
+def test_all_files_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that each take what they may have less and less, and a small one is read however many were before it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "process_time", lambda: now[0])
+    reading = ReadingTime()
+    for _ in range(100):
+        with reading.of_a_file():
+            assert not cpu_is_over()
+            while not cpu_is_over():
+                now[0] += 0.05
+    assert READING_SECONDS < now[0] < READING_SECONDS + 100 * (LEAST_SECONDS + 0.06)
+    with reading.of_a_file():
+        now[0] += LEAST_SECONDS / 2
+        assert not cpu_is_over()
 
 
 def test_a_budget_says_what_it_counts() -> None:
