@@ -229,9 +229,14 @@ OPERATIONS: dict[str, Callable[..., object]] = {
 }  # fmt: skip
 
 
-def evaluate(expr: Expr, env: Environment | None = None, _depth: int = 0) -> Value:
+_Known: TypeAlias = "dict[int, tuple[Op, Value]]"
+"""Values of parts by their identity. Each part is kept with its value, so that no other one gets its identity."""
+
+
+def evaluate(expr: Expr, env: Environment | None = None, _depth: int = 0, _known: _Known | None = None) -> Value:
     """The value of `expr` where names mean what `env` says; `Unknown` where it depends on something unknown.
 
+    A part that stands in several places is evaluated once: see `origins`.
     `and`, `or` and `if` decide as Python does, so an unknown in a branch not taken does no harm.
     """
     if _depth > 200:
@@ -242,25 +247,28 @@ def evaluate(expr: Expr, env: Environment | None = None, _depth: int = 0) -> Val
         found = env.get(expr.name) if env is not None else None
         if found is None:
             return Unknown(f"{expr.name} is not set in the files read", Cause.not_set)
-        return found.value if isinstance(found, Const) else evaluate(found, env, _depth + 1)
-    return _evaluate_op(expr, env, _depth + 1)
+        return found.value if isinstance(found, Const) else evaluate(found, env, _depth + 1, _known)
+    known: _Known = {} if _known is None else _known
+    if id(expr) not in known:
+        known[id(expr)] = expr, _evaluate_op(expr, env, _depth + 1, known)
+    return known[id(expr)][1]
 
 
-def _evaluate_op(expr: Op, env: Environment | None, depth: int) -> Value:
+def _evaluate_op(expr: Op, env: Environment | None, depth: int, known: _Known) -> Value:
     if expr.operator == "if":
-        test = evaluate(expr.operands[0], env, depth)
+        test = evaluate(expr.operands[0], env, depth, known)
         if isinstance(test, Unknown):
-            yes, no = (evaluate(operand, env, depth) for operand in expr.operands[1:])
+            yes, no = (evaluate(operand, env, depth, known) for operand in expr.operands[1:])
             return yes if not isinstance(yes, Unknown) and yes == no else test
-        return evaluate(expr.operands[1] if test else expr.operands[2], env, depth)
+        return evaluate(expr.operands[1] if test else expr.operands[2], env, depth, known)
     if expr.operator in ("and", "or"):
         last: Value = None
         for operand in expr.operands:
-            last = evaluate(operand, env, depth)
+            last = evaluate(operand, env, depth, known)
             if isinstance(last, Unknown) or bool(last) == (expr.operator == "or"):
                 return last
         return last
-    values = [evaluate(operand, env, depth) for operand in expr.operands]
+    values = [evaluate(operand, env, depth, known) for operand in expr.operands]
     for value in values:
         if isinstance(value, Unknown):
             return value
@@ -288,12 +296,17 @@ def substitute(expr: Expr, env: Environment, _depth: int = 0) -> Expr:
 
 
 def names(expr: Expr) -> Iterator[str]:
-    """Every name that `expr` still refers to."""
-    if isinstance(expr, Ref):
-        yield expr.name
-    elif isinstance(expr, Op):
-        for operand in expr.operands:
-            yield from names(operand)
+    """Every name that `expr` still refers to, in the order of reading. A part that stands in several places is asked
+    once, as `origins` has it."""
+    asked: set[int] = set()
+    left = [expr]
+    while left:
+        one = left.pop()
+        if isinstance(one, Ref):
+            yield one.name
+        elif isinstance(one, Op) and id(one) not in asked:
+            asked.add(id(one))
+            left += reversed(one.operands)
 
 
 def has_more_parts(expr: Expr, most: int) -> bool:
