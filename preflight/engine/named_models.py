@@ -10,6 +10,7 @@ People keep models that they downloaded in a folder of the model's own name. Whe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from preflight.memory.device.positions import saved_in_fp32
@@ -30,7 +31,12 @@ _SIZED = "a name: "
 
 def with_named_folders(study: Study) -> Study:
     """The study with the model that the name of a folder says, where that folder is not there."""
-    boxes = tuple(_named(box) for box in study.boxes)
+    return _with_boxes(study, _named)
+
+
+def _with_boxes(study: Study, change: Callable[[Box], Box]) -> Study:
+    """The study with its boxes changed; itself where none is."""
+    boxes = tuple(map(change, study.boxes))
     same = all(new is old for new, old in zip(boxes, study.boxes, strict=True))
     return study if same else replace(study, boxes=boxes)
 
@@ -49,9 +55,7 @@ def _named(box: Box) -> Box:
 
 def with_named_sizes(study: Study) -> Study:
     """The study with the least number of parameters that the name of an unknown model says."""
-    boxes = tuple(_sized(box) for box in study.boxes)
-    same = all(new is old for new, old in zip(boxes, study.boxes, strict=True))
-    return study if same else replace(study, boxes=boxes)
+    return _with_boxes(study, _sized)
 
 
 def _sized(box: Box) -> Box:
