@@ -11,7 +11,6 @@ import argparse
 import gc
 import json
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -91,13 +90,20 @@ def cold(path: Path) -> None:
         print(f"the next {len(rows) - PART:,}: {(len(rows) - PART) / sum(rest):,.0f} Jobs/s")
 
 
+MEASURED = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)
+"""
+
+
 def started(*command: str) -> tuple[float, int]:
-    """The processor's seconds of a command, and its peak of memory in MiB."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *command], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, after.ru_maxrss >> 10
+    """The processor's seconds of a command, and its peak of memory in MiB. A small process starts it: the peak of one
+    that this process starts would be this one's own, which holds all rows."""
+    run = [sys.executable, "-c", MEASURED, sys.executable, *command]
+    seconds, mib = subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-2:]
+    return float(seconds), int(mib)
 
 
 def main() -> None:
@@ -126,8 +132,9 @@ def main() -> None:
         count = len(some)
         del some, left
         seconds, mib = started("-m", "preflight", "batch", str(source), "-o", str(Path(folder, "out.jsonl")), "--quiet")
-        started(__file__, "--cold", str(source))  # behind it, since the peak is that of all processes until then
-    print(f"preflight batch, JSONL to JSONL: {count:,} in {seconds:,.1f} s, {count / seconds:,.0f} Jobs/s; {mib:,} MiB")
+        rate = f"{count:,} in {seconds:,.1f} s, {count / seconds:,.0f} Jobs/s; {mib:,} MiB"
+        print(f"preflight batch, JSONL to JSONL: {rate}")
+        subprocess.run([sys.executable, __file__, "--cold", str(source)], check=True)
 
 
 if __name__ == "__main__":
