@@ -70,5 +70,6 @@ def command(source: str, output: str, gpu: str | None, columns: str | None, exac
     if not quiet:
         share = f", {found.replays / found.judged:.1%} of them replayed" if found.judged else ""
         before = f", after {found.before:,} of a run before" if found.before else ""
+        launches = f"; {plural(found.launches, 'launch')} read" if found.launches else ""
         others = f"; {plural(found.left_out, 'file')} without a job" if found.left_out else ""
-        complain(f"preflight: {found.rows:,} rows{before}; {found.judged:,} Jobs judged{share}{others}")
+        complain(f"preflight: {found.rows:,} rows{before}; {found.judged:,} Jobs judged{share}{launches}{others}")

@@ -62,7 +62,25 @@ def strays(data: Mapping[str, object]) -> list[str]:
 
 def in_file(path: Path) -> dict[str, object] | None:
     """The dotted fields of a file that holds a Job; None where it holds something else. Raises UsageError."""
-    suffix = path.suffix.lower()
+    data = document(path)
+    return None if data is None else _stated(data, path)
+
+
+def in_found_file(path: Path, name: str) -> dict[str, object] | None:
+    """The same of a file that nobody named. `name`: what messages call it. One that cannot be parsed is taken for a
+    Job where its text has the names of a Job's groups: a directory holds data, too. Raises UsageError."""
+    try:
+        data = document(path, name)
+    except UsageError:
+        if _looks_like_a_job(path):
+            raise
+        return None
+    return None if data is None else _stated(data, name)
+
+
+def document(path: Path, name: str | None = None) -> Mapping[str, object] | None:
+    """What a JSON or YAML file holds, if it is a mapping. `name`: what messages call it. Raises UsageError."""
+    suffix, name = path.suffix.lower(), name or str(path)
     if suffix not in (".json", ".yaml", ".yml"):
         return None
     from preflight.documents.json import parse_json
@@ -73,18 +91,29 @@ def in_file(path: Path) -> dict[str, object] | None:
         source = project.source(path.name)
         data = (parse_json(source) if suffix == ".json" else parse_yaml(source, "1.2")).value()
     except UnreadableFile as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        raise UsageError(f"{name} cannot be read: {error}") from error
     except DocumentError as error:
         place = project.source(path.name).place(error.span)
-        raise UsageError(f"{path}:{place.line}:{place.column}: {error.message}") from error
-    if not isinstance(data, Mapping) or not data:
-        return None
+        raise UsageError(f"{name}:{place.line}:{place.column}: {error.message}") from error
+    return data if isinstance(data, Mapping) and data else None
+
+
+def _looks_like_a_job(path: Path) -> bool:
+    """Whether the text of a file that cannot be parsed has both groups without which no Job is judged."""
+    try:
+        text = Project(real(path).parent, Settings()).source(path.name).text
+    except UnreadableFile:
+        return False
+    return all(re.search(rf"""(?m)(?:^|["'{{,\s]){group}(?:["']?\s*:|\.\w)""", text) for group in ("model", "train"))
+
+
+def _stated(data: Mapping[str, object], name: Path | str) -> dict[str, object] | None:
     ours = data.get("job")  # as `--output-format json` wrote it
     whole: Mapping[str, object] = ours if isinstance(ours, Mapping) and "model" in ours else data
     if is_job(whole):
         return dotted(whole)
-    if suffix == ".json" and (stray := strays(whole)):
-        raise UsageError(f"{path}: {stray[0]} is not a Job field{suggestion(stray[0], tuple(Job.model_fields))}")
+    if str(name).lower().endswith(".json") and (stray := strays(whole)):
+        raise UsageError(f"{name}: {stray[0]} is not a Job field{suggestion(stray[0], tuple(Job.model_fields))}")
     return None
 
 

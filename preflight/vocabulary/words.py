@@ -33,9 +33,9 @@ def at_most(size: int) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """ "1 study", "2 studies", "3 fixes", "4 processes"."""
+    """ "1 study", "2 studies", "3 fixes", "4 processes", "5 launches"."""
     if number != 1:
-        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith(("s", "x")) else "s")
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith(("s", "x", "ch")) else "s")
     return f"{number:,} {noun}"
 
 

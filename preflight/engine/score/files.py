@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pydantic_core import to_json
 
@@ -38,8 +38,13 @@ UNFINISHED = ".unfinished"
 
 
 class Source(Protocol):
-    """Where rows come from, in steps: bytes, rows or files."""
+    """Where rows come from, in steps: bytes, rows or files. `launches` and `left_out` are those of Counted, after the
+    last piece."""
 
+    @property
+    def launches(self) -> int: ...
+    @property
+    def left_out(self) -> int: ...
     def size(self) -> int: ...
     def columns(self) -> Sequence[str] | None:
         """The names of its columns; None: each row has its own."""
@@ -142,13 +147,15 @@ FORMATS: dict[str, Callable[[], Format]] = {
 
 @dataclass(frozen=True)
 class Counted:
-    """What a run did: rows in this run and before it, Jobs that were judged in this run, and its replays. `left_out`:
-    files of a directory that hold no job."""
+    """What a run did: rows in this run and before it, Jobs that were judged in this run, and its replays. `launches`:
+    rows of a directory that are no Jobs, but launches that were read there. `left_out`: files of a directory that
+    hold no job."""
 
     rows: int
     before: int
     judged: int
     replays: int
+    launches: int = 0
     left_out: int = 0
 
 
@@ -197,6 +204,8 @@ class Named:
 
     rows: Source
     naming: Naming
+    launches: ClassVar[int] = 0
+    left_out: ClassVar[int] = 0
 
     def size(self) -> int:
         return self.rows.size()
@@ -235,7 +244,7 @@ def _run(
             progress(before + count, end / total)
         _whole(out, parts, writer.join)
         _removed(folder)
-    return Counted(count, before, scorer.judged, scorer.replays, getattr(rows_in, "left_out", 0))
+    return Counted(count, before, scorer.judged, scorer.replays, rows_in.launches, rows_in.left_out)
 
 
 @contextmanager

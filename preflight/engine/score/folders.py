@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from preflight.engine import check
+from preflight.engine.file_findings import findings
 from preflight.engine.files import batches
-from preflight.engine.job_by_hand import in_file
+from preflight.engine.job_by_hand import in_found_file
 from preflight.engine.score.columns import Answer, Row, of_error, of_estimates
 from preflight.system.files import real
 from preflight.vocabulary.errors import PreflightError
@@ -27,8 +28,10 @@ class Folder:
 
     def __init__(self, root: Path, gpu: str | None) -> None:
         self.root, self.gpu = real(root), gpu
+        self.launches = 0
+        """Rows of launches, after the last piece."""
         self.left_out = 0
-        """Files that hold no job, after the last piece."""
+        """Files that hold no job, and none that a reader is sure of, after the last piece."""
         found = batches([str(root)], Path.cwd(), from_hook=False)
         self.paths = sorted({batch.root / name for batch in found for name in (*batch.named, *batch.walked)})
 
@@ -66,7 +69,7 @@ class Folder:
     def _stated(self, path: Path) -> object | None:
         """The Job that a file states, or what is wrong with it; None: it holds something else."""
         try:
-            job = in_file(path)
+            job = in_found_file(path, self._name(path))
         except PreflightError as error:
             return Answer({**of_error(str(error)), "id": self._name(path)})
         return None if job is None else {**job, "id": self._name(path)}
@@ -84,13 +87,14 @@ class Folder:
             for result in found.studies:
                 name = self._name(project.root / result.study.paths[0])
                 counts[name] += 1
+                self.launches += 1
                 yield Answer(_row(result, name if counts[name] == 1 else f"{name}#{counts[name]}"))
             for one in found.skipped:
-                if one.kind in ("unrecognised", "no-training"):
-                    self.left_out += 1
+                told = [finding.message for finding in findings((one,), project, ())]
+                if told:
+                    yield Answer({**of_error("; ".join(told), one.kind), "id": self._name(project.root / one.path)})
                 else:
-                    words = "; ".join([one.reason, *(problem.message for problem in one.problems)])
-                    yield Answer({**of_error(words, one.kind), "id": self._name(project.root / one.path)})
+                    self.left_out += 1
 
     def _name(self, path: Path) -> str:
         name = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)

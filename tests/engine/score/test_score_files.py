@@ -225,7 +225,24 @@ def test_a_directory_of_configurations(tmp_path: Path) -> None:
     assert "machne" in str(rows["typo.json"]["error"])
     assert rows["train.py"]["error"] is None
     assert rows["train.py"]["verdict"]
-    assert found.left_out == 1
+    assert (found.judged, found.launches, found.left_out) == (2, 1, 1)
+
+
+def test_a_directory_holds_data_and_broken_jobs(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs"
+    (folder / "data").mkdir(parents=True)
+    (folder / "cut.json").write_text(unnamed(3)[:-2], encoding="utf-8")
+    (folder / "cut.yaml").write_text("model: gpt2\ntrain: {batch_size: 2, seq_len: 64\n", encoding="utf-8")
+    (folder / "data" / "seen.json").write_text('{"text": "the model and the train"}\n{"text": "b"}\n', encoding="utf-8")
+    (folder / "data" / "notes.yaml").write_text("title: [\n", encoding="utf-8")
+    (folder / ".DS_Store").write_bytes(b"\0\1Bud1\0")
+    out = tmp_path / "out.jsonl"
+    found = score_file(folder, out, Scorer("t4"))
+    errors = {row["id"]: row["error"] for row in read(out)}
+    assert set(errors) == {"cut.json", "cut.yaml"}
+    assert errors["cut.json"].startswith("cut.json:1:")
+    assert errors["cut.yaml"].startswith("cut.yaml:")
+    assert found.left_out == 3
 
 
 def test_a_file_that_cannot_be_judged_has_its_kind_as_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +254,7 @@ def test_a_file_that_cannot_be_judged_has_its_kind_as_cause(tmp_path: Path, monk
     monkeypatch.setattr(folders.check, "analyse", lambda *given: seen)
     score_file(tmp_path / "jobs", tmp_path / "out.jsonl", Scorer("t4"))
     [row] = read(tmp_path / "out.jsonl")
-    assert (row["cause"], row["error"]) == ("crashed", "a reader failed")
+    assert (row["cause"], row["error"]) == ("crashed", "train.py: a reader failed")
 
 
 def test_an_interrupted_run_of_a_directory_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
