@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+GUIDED = "SpeechT5GuidedMultiheadAttentionLoss"
 NOISY = "get_contrastive_denoising_training_group"
 MATCHERS = "linear_sum_assignment"
 """scipy's name of the Hungarian algorithm; modules of transformers import it by that name."""
@@ -104,7 +105,7 @@ def match(cost: Any, maximize: bool = False) -> tuple[Any, Any]:
 
 def install_matcher() -> None:
     """Every module of transformers that imported the algorithm has the answer in its place; what makes noisy copies of
-    boxes gets them by image, and gives the places of good ones in one list."""
+    boxes gets them by image, and gives the places of good ones in one list; SpeechT5's loss makes one guide."""
     for name, module in list(sys.modules.items()):
         if not name.startswith("transformers."):
             continue
@@ -113,12 +114,28 @@ def install_matcher() -> None:
         real = vars(module).get(NOISY)
         if real is not None and not hasattr(real, "_preflight"):
             setattr(module, NOISY, _by_image(real))
+        loss = vars(module).get(GUIDED)
+        if loss is not None:
+            loss._make_guided_attention_masks = _first_guide(loss._make_guided_attention_mask)
 
 
 def install_first(matcher: torch.nn.Module) -> None:
     """A matcher that goes through its images one by one goes through the first alone, with the objects of all."""
     real = matcher.forward
     matcher.forward = lambda masks, logits, *labels: real(masks[:1], logits[:1], *labels)
+
+
+def _first_guide(real: Any) -> Any:
+    """What makes the guide of each sample by itself makes that of the first alone, as long as the longest: the samples
+    come one after another, and each frees what it made. A loop over the batch would be a trace of that batch alone."""
+
+    def made(loss: Any, heard: torch.Tensor, spoken: torch.Tensor, device: torch.device) -> torch.Tensor:
+        tokens, frames = heard.shape[1], spoken.shape[1]
+        found = torch.zeros((len(heard), frames, tokens), device=device)
+        found[:1] = real(tokens, frames, loss.sigma, device)
+        return found.unsqueeze(1)
+
+    return made
 
 
 class Together(list[Any]):

@@ -85,6 +85,10 @@ def config_of(model: dict[str, Any]) -> Any:
         for key, value in {**NONE_LEFT_OUT, "use_cache": False}.items():
             if part is not None and not isinstance(part, dict) and hasattr(part, key):
                 setattr(part, key, value)
+    if model["recipe"] == "captioning" and hasattr(made, "decoder"):
+        for key in ("pad_token_id", "decoder_start_token_id"):
+            if getattr(made, key, None) is None:  # programs set them: shifting the labels refuses to do without
+                setattr(made, key, getattr(made.decoder, key, None) or 0)
     made.architectures = made.architectures or []
     return made
 
