@@ -93,7 +93,7 @@ def until_trained(records: Sequence[CallRecord], project: Project) -> list[CallR
 def runs_on_pieces(end: CallRecord, project: Project) -> bool:
     """Whether each round of the loop around a backward pass gets a piece of a batch: `for part in batch.split(8)`,
     `for minibatch in progress(minibatches)`. Rounds that are counted accumulate, and are read as such."""
-    loop = next(iter(loops_around(end, project)), None)
+    loop = next((loop for one in reversed(chain_of(end)) for loop in loops_around(one, project)), None)
     if not isinstance(loop, ast.For):
         return False
     calls = [node for node in ast.walk(loop.iter) if isinstance(node, ast.Call)]

@@ -300,6 +300,7 @@ def test_trainings_that_accumulate_differently(first: int, second: int, known: b
 PIECES = {
     "a tensor that is cut": "for part in x.split(8):\n    loss = model(part).sum()\n    loss.backward()",
     "a function of the program": "for mb in progress(cut(x)):\n    loss = model(mb).sum()\n    loss.backward()",
+    "a function that goes back": "def back(loss):\n    loss.backward()\nfor mb in cut(x):\n    back(model(mb).sum())",
     "named pieces": "for piece in micro_batches:\n    loss = model(piece).sum()\n    loss.backward()",
 }
 
