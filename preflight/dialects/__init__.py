@@ -112,6 +112,7 @@ class ProgramDialect(Dialect, Protocol):
     """The interface of the reader of Python programs, which can tell of a file that is started whether it trains."""
 
     def trains_when_started(self, source: Source, project: Project) -> bool: ...
+    def only_evaluates(self, source: Source, project: Project) -> bool: ...
 
 
 class ToolDialect(Dialect, Protocol):
@@ -127,6 +128,11 @@ def started(source: Source, call: Call, project: Project) -> Dialect | None:
         return program if program.trains_when_started(source, project) else None
     tools = cast(ToolDialect, load("transformers_args"))
     return tools if source.path.endswith((*YAML, ".json")) and tools.told_kind(call) else None
+
+
+def only_evaluates(source: Source, project: Project) -> bool:
+    """Whether a file that a command starts is a program that uses a model and trains none."""
+    return cast(ProgramDialect, load("program")).only_evaluates(source, project)
 
 
 class AddedDialect(Dialect, Protocol):

@@ -205,6 +205,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     yolo, yolo_facts = ultralytics_bindings(calls, project)
     evaluated = evaluation(calls, project)
     trained = _trainers(calls, stored, versions, task)
+    trained = _checkpoints_as_told(trained, models)
     if any(b.field == _REFERENCE for b in trained):  # the trainer knows what it keeps of the models that are loaded
         models = [b for b in models if b.field != _REFERENCE]
     paths = tuple(dict.fromkeys(record.path for record in calls))
@@ -339,6 +340,23 @@ def _trainers(calls: Sequence[CallRecord], stored: Expr | None, versions: Versio
         stated = [b for b in bindings if record.complete or b.rank != Rank.default]
         groups.append(list(under(record.conditions, stated)))
     return [*beside_each_other(taken, groups), *(own or ()), *_other_models(trainers)]
+
+
+_CHECKPOINTING = "train.gradient_checkpointing"
+
+
+def _checkpoints_as_told(trained: Sequence[Binding], calls: Sequence[Binding]) -> list[Binding]:
+    """A Trainer's arguments switch checkpointing on and never off (trainer.py, `if args.gradient_checkpointing`): where
+    they say False, a call of the program decides."""
+    if all(one.field != _CHECKPOINTING for one in calls):
+        return list(trained)
+    asks = [one for one in trained if one.field == _CHECKPOINTING and one.rank > Rank.default]
+    found = [one for one in trained if one not in asks]
+    for one in asks:
+        if constant(one.expr) is not False:
+            on = replace(one, expr=Const(True, one.expr.origin), rank=Rank.literal)
+            found += under((one.expr,), [on])
+    return found
 
 
 def _other_models(trainers: Sequence[CallRecord]) -> Iterator[Binding]:

@@ -8,10 +8,10 @@ the wrappers. An option takes a value unless it is listed as a switch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from preflight.vocabulary.reading import Launch, Launcher, Word
+from preflight.vocabulary.reading import TORCHRUN_RANKS, Launch, Launcher, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, evaluate, names
 
 Kind = Literal["program", "module", "script", "none"]
@@ -281,6 +281,17 @@ def _launch(seen: _Seen) -> Launch:
     if ranks is None and seen.total_ranks is None and asks_the_machine(seen.launcher, seen.environment):
         ranks = visible(seen.environment.get("CUDA_VISIBLE_DEVICES"))
     return Launch(seen.launcher, seen.nodes, ranks, seen.total_ranks, None, dict(seen.environment))
+
+
+def as_the_environment_says(launch: Launch, environment: Mapping[str, Expr]) -> Launch:
+    """torchrun takes options that are not given from variables, PET_NPROC_PER_NODE and PET_NNODES
+    (torch.distributed.argparse_util)."""
+    told, nodes = environment.get(TORCHRUN_RANKS), environment.get("PET_NNODES")
+    if launch.launcher != "torchrun":
+        return launch
+    if told is not None and launch.ranks_per_node == Const(1):  # its default, which has no place
+        launch = replace(launch, ranks_per_node=_count(told))
+    return launch if nodes is None or launch.nodes is not None else replace(launch, nodes=_count(nodes))
 
 
 def asks_the_machine(launcher: Launcher, environment: Mapping[str, Expr]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from preflight.program.bindings import bind, constant, same, under
 from preflight.program.call_site import chain_of, role_of, targets
-from preflight.program.loops import in_turns
+from preflight.program.loops import backwards, in_turns, runs_on_pieces
 from preflight.python.hooks.loaders import SAMPLES, Samples
 from preflight.python.objects import CallRecord, ClassValue, Instance, alternatives
 from preflight.python.steps import step_of
@@ -69,8 +69,9 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
             found += step_bindings(chosen)
         for record in chosen:
             bindings = _bindings(record, role, _changed(turns) if record in turns else ())
-            if role == "train" and record.argument("batch_size", 1) is None and _is_batched_again(record, records):
-                one = unknown("a class of the program makes batches of what the loader gives", record.origin)
+            why = _other_batches(record, records, project) if role == "train" else None
+            if why is not None:
+                one = unknown(why, record.origin)
                 bindings = [bind(each.field, one) if each.field == "train.batch_size" else each for each in bindings]
             found += under(record.conditions, bindings)
     return found
@@ -82,6 +83,15 @@ def _changed(turns: Sequence[CallRecord]) -> Collection[str]:
         name: [one.argument(name, _POSITIONS.get(name)) or Const(None) for one in turns] for name in _FIELDS["train"]
     }
     return [name for name, values in given.items() if any(not same(value, values[0]) for value in values)]
+
+
+def _other_batches(record: CallRecord, records: Sequence[CallRecord], project: Project) -> str | None:
+    """Why the batch that trains is not the loader's."""
+    if record.argument("batch_size", 1) is None and _is_batched_again(record, records):
+        return "a class of the program makes batches of what the loader gives"
+    if any(runs_on_pieces(end, project) for end in backwards(records)):
+        return "the program splits what the loader gives into smaller batches"
+    return None
 
 
 def _is_batched_again(record: CallRecord, records: Sequence[CallRecord]) -> bool:

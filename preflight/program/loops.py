@@ -90,6 +90,34 @@ def until_trained(records: Sequence[CallRecord], project: Project) -> list[CallR
     return [one for at, one in enumerate(records) if at <= steps[-1] or not one.reached or repeated(one)]
 
 
+def runs_on_pieces(end: CallRecord, project: Project) -> bool:
+    """Whether each round of the loop around a backward pass gets a piece of a batch: `for part in batch.split(8)`,
+    `for minibatch in progress(minibatches)`. Rounds that are counted accumulate, and are read as such."""
+    loop = next((loop for one in reversed(chain_of(end)) for loop in loops_around(one, project)), None)
+    if not isinstance(loop, ast.For):
+        return False
+    calls = [node for node in ast.walk(loop.iter) if isinstance(node, ast.Call)]
+    if any(isinstance(one.func, ast.Attribute) and one.func.attr in _CUTS and _cuts_tensor(one) for one in calls):
+        return True
+    given = words(ast.unparse(loop.iter))
+    return bool((given | words(ast.unparse(loop.target))) & _PIECES) and not given & _WHOLE
+
+
+def _cuts_tensor(call: ast.Call) -> bool:
+    """Whether a call of `split` is not that of a text."""
+    return bool(call.args) and not (isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str))
+
+
+_CUTS = frozenset({"split", "chunk", "tensor_split"})
+_PIECES = frozenset({
+    "micro", "microbatch", "microbatches", "mini", "minibatch", "minibatches", "chunk", "chunks", "subbatch",
+    "subbatches", "mb", "mbs",
+})  # fmt: skip
+"""Words in the names of the pieces of a batch, and of one of them."""
+_WHOLE = frozenset({"range", "loader", "loaders", "dataloader", "dataloaders", "dl", "dataset", "datasets"})
+"""Words of loops that count, and of those over the loader, whatever a batch of it is called."""
+
+
 def starts_trainer(record: CallRecord) -> bool:
     """`trainer.train()`, `Trainer(...).fit(model)`; `model.train()` only changes the mode."""
     made = (record.receiver or "").endswith("Trainer") or "trainer" in words(record.name.rpartition(".")[0])

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from preflight.dialects import Dialect, load, recognise, started
+from preflight.dialects import Dialect, load, only_evaluates, recognise, started
 from preflight.study.scope import Scope
 from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
 from preflight.vocabulary.budgets import LAUNCHED, ReadingTime
@@ -228,10 +228,24 @@ class Follower:
             for longer in self._launch(link, target, step, start):
                 found = True
                 yield longer
+        if not found and self._only_evaluates(step, links):
+            return
         if not found or step.reading.trains_itself:
             yield (*above, _training(step)) if found else chain
         if found and step.reading.unread is not None:
             yield (*above, _unread_part(step, step.reading.unread))
+
+    def _only_evaluates(self, step: ChainStep, links: Sequence[Link]) -> bool:
+        """Whether a job starts programs of the project that use a model, and nothing else that is read."""
+        launches = [link for link in links if link.kind in LAUNCHES]
+        targets = [self._target(link, step.launch) if link.kind in ("program", "module") else None for link in launches]
+        known = {target for target in targets if target is not None}
+        if not targets or None in targets or step.reading.unread is not None:
+            return False
+        places = {link.origin for link in launches}
+        if any(not places & set(one.links) for one in step.reading.started):
+            return False
+        return all(self._tried(path, lambda source: only_evaluates(source, self.project)) for path in sorted(known))
 
     def _launch(self, link: Link, target: str, step: ChainStep, chain: Chain) -> Iterator[Chain]:
         scope = step.scope

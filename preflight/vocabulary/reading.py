@@ -106,6 +106,8 @@ HET_GROUP = "--het-group"
 """In a launch's environment: which part of a heterogeneous job srun starts it on (its own name: no variable has it)."""
 SHM, MEMORY, GPUS = "container:shm", "container:memory", "container:gpus"
 """Where a launch's environment keeps the bytes of the container's /dev/shm and of its memory limit, and its GPUs."""
+TORCHRUN_RANKS = "PET_NPROC_PER_NODE"
+"""The variable from which torchrun takes its processes per node, where no option says them."""
 
 
 @dataclass(frozen=True, slots=True)

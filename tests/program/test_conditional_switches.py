@@ -79,3 +79,36 @@ def test_a_switch_behind_a_condition_that_only_a_run_decides_is_no_certainty(
 def test_a_switch_of_a_backend_under_a_condition(line: str, found: bool | None, tmp_path: Path) -> None:
     said = values(read_program(PROGRAM.replace("{line}", line), tmp_path))["train.tf32"]
     assert is_unknown(said) if found is None else said is found
+
+
+TRAINED = """\
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--flag", action="store_true")
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+{line}
+Trainer(model, TrainingArguments("out", gradient_checkpointing={given})).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "given", "flag", "expected"),
+    [
+        ("model.gradient_checkpointing_enable()", "False", False, True),
+        ("model.gradient_checkpointing_enable()", "args.flag", False, True),
+        ("model.gradient_checkpointing_enable()", "True", False, True),
+        ("model.gradient_checkpointing_disable()", "False", False, False),
+        ("model.gradient_checkpointing_disable()", "args.flag", True, True),
+        ("if args.flag:\n    model.gradient_checkpointing_enable()", "False", False, None),
+        ("if args.flag:\n    model.gradient_checkpointing_enable()", "False", True, True),
+        ("", "False", False, False),
+    ],
+)
+def test_a_trainer_does_not_switch_checkpointing_off(
+    line: str, given: str, flag: bool, expected: bool | None, tmp_path: Path
+) -> None:
+    reading = read_program(TRAINED.replace("{line}", line).replace("{given}", given), tmp_path)
+    assert (values(reading, {"flag": flag}).get("train.gradient_checkpointing") or None) is (expected or None)

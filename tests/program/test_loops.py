@@ -295,3 +295,23 @@ train(model, {second})
 def test_trainings_that_accumulate_differently(first: int, second: int, known: bool, tmp_path: Path) -> None:
     found = values(read_program(TRAINED_TWICE.format(first=first, second=second), tmp_path))["train.grad_accum"]
     assert (found == first) if known else is_unknown(found)
+
+
+PIECES = {
+    "a tensor that is cut": "for part in x.split(8):\n    loss = model(part).sum()\n    loss.backward()",
+    "a function of the program": "for mb in progress(cut(x)):\n    loss = model(mb).sum()\n    loss.backward()",
+    "a function that goes back": "def back(loss):\n    loss.backward()\nfor mb in cut(x):\n    back(model(mb).sum())",
+    "named pieces": "for piece in micro_batches:\n    loss = model(piece).sum()\n    loss.backward()",
+}
+
+
+@pytest.mark.parametrize("body", PIECES.values(), ids=PIECES.keys())
+def test_the_batch_of_a_loader_that_is_split_is_unknown(body: str, tmp_path: Path) -> None:
+    program = LOOP.replace("    loss.backward()\n", "").format(body=body.replace("\n", "\n    "))
+    assert is_unknown(values(read_program(program, tmp_path))["train.batch_size"])
+
+
+@pytest.mark.parametrize("loop", ["minibatch in loader", "chunk, (x, y) in enumerate(loader)", "k in 'ab'.split('b')"])
+def test_a_loop_over_the_whole_batch_splits_nothing(loop: str, tmp_path: Path) -> None:
+    program = LOOP.replace("x, y in loader", loop).format(body="loss = model(x).sum()")
+    assert values(read_program(program, tmp_path))["train.batch_size"] == 64

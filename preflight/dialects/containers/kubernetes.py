@@ -19,9 +19,9 @@ from preflight.documents.yaml import YamlDocument, parse_yaml
 from preflight.vocabulary.budgets import MANIFEST_OBJECTS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Call, Reading, Unread
+from preflight.vocabulary.reading import TORCHRUN_RANKS, Call, Reading, Unread
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Const, Expr, Origin, Route, Span, Value, evaluate
+from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Span, Unknown, Value, evaluate
 
 NAME = "kubernetes"
 _READ: CacheKind[Reading] = CacheKind("Kubernetes objects, read")
@@ -97,14 +97,15 @@ def _containers(document: YamlDocument) -> Iterator[ContainerSpec]:
             commands = commands[-1:] if where[-1] == "script" else commands
             if isinstance(one, Mapping) and commands:
                 limits = (*where, "resources", "limits")
+                gpus = _gpus(document, limits)
                 yield ContainerSpec(
                     tuple(commands),
                     document.key_origin(where),
                     None,
-                    environment(document, (*where, "env")),
+                    {**_ranks(document, gpus), **environment(document, (*where, "env"))},
                     _shm(document, route, pod, one, where),
                     _at(document, (*limits, "memory")),
-                    _gpus(document, limits),
+                    gpus,
                     nodes,
                     gpu,
                     values,
@@ -164,6 +165,22 @@ def _nodes(document: YamlDocument, kind: str) -> Expr | None:
             total += value if isinstance(value, int) else 0
             origin = document.origin(route)
     return None if origin is None or total < 1 else Const(total, replace(origin, editable=False))
+
+
+def _ranks(document: YamlDocument, gpus: Expr | None) -> Mapping[str, Expr]:
+    """The variable in which Kubeflow's training operator tells torchrun the processes of a pod. Where the object does
+    not say how many, releases differ: as many as the pod has GPUs (1.7, SetDefaultNprocPerNode), or one."""
+    if _kind(document) != "PyTorchJob":
+        return {}
+    for route in (("spec", "nprocPerNode"), ("spec", "elasticPolicy", "nProcPerNode")):
+        if document.has(route) and document.value(route) is not None:
+            said, origin = document.value(route), replace(document.origin(route), editable=False)
+            asks = said in ("auto", "gpu") and gpus is not None
+            return {TORCHRUN_RANKS: gpus if asks and gpus is not None else Const(str(said), origin)}
+    if gpus is None or evaluate(gpus) == 1:
+        return {}
+    why = "nprocPerNode is not set: the release of the training operator decides how many processes torchrun starts"
+    return {TORCHRUN_RANKS: Const(Unknown(why, Cause.not_set), gpus.origin)}
 
 
 def _at(document: YamlDocument, route: Route) -> Expr | None:

@@ -94,7 +94,7 @@ def _links(
         elif isinstance(value, tuple):
             words += [_filled(document, (*route, index), item, one.values) for index, item in enumerate(value)]
     if words:
-        shell.runs.append(StartedCommand(tuple(words), {}, replace(one.origin, via=turns), 0, one.directory))
+        shell.runs.append(StartedCommand(tuple(words), variables, replace(one.origin, via=turns), 0, one.directory))
     given = {name: expr for name, expr in ((SHM, one.shm), (MEMORY, one.memory), (GPUS, one.gpus)) if expr is not None}
     for link in links_of(shell, project, None).links:
         launch = replace(link.launch, environment={**variables, **link.launch.environment, **given})

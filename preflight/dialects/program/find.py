@@ -71,6 +71,23 @@ def trains_when_started(source: Source, project: Project) -> bool:
     return trains(source, project) or any(trains(other, project) for other in _imported(source, project))
 
 
+_INFERS = re.compile(r"\bno_grad\b|\binference_mode\b|\.eval\(\)|\.generate\(|\bpipeline\(|\bLLM\(")
+"""What a program does that uses a trained model."""
+_OF_ITS_OWN = re.compile(r"backward|optim|\btrain\w*\(|[Tt]rainer|subprocess|os\.system|submitit|runpy|\bexec\(")
+"""Words of a program that may train after all: in a way that was not read, or by another program."""
+_OTHER_FRAMEWORK = re.compile(
+    r"^\s*(?:from|import)\s+(?:jax|flax|tensorflow|keras|paddle|mxnet|sklearn|xgboost)\b|\.fit\(", re.MULTILINE
+)
+
+
+def only_evaluates(source: Source, project: Project) -> bool:
+    """Whether a program uses a model, and nothing in it or in what it imports may train one."""
+    if not source.path.endswith(".py") or _OF_ITS_OWN.search(source.text) or trains_when_started(source, project):
+        return False
+    texts = [source.text, *(one.text for one in _imported(source, project))]
+    return any(map(_INFERS.search, texts)) and not any(map(_OTHER_FRAMEWORK.search, texts))
+
+
 def _trains_here(text: str) -> bool:
     return bool(_LIBRARIES.search(text) and _TRAINS.search(text))
 

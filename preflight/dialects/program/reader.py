@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.dialects.program.find import recognises, trains_when_started
+from preflight.dialects.program.find import only_evaluates, recognises, trains_when_started
 from preflight.program.hydra_main import hydra_mains, resolved
 from preflight.program.precision import unread_autocast
 from preflight.vocabulary.budgets import PROGRAM_ROUNDS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NAME = "program"
 
-__all__ = ["NAME", "read", "recognises", "trains_when_started"]
+__all__ = ["NAME", "only_evaluates", "read", "recognises", "trains_when_started"]
 
 _EVALUATED: CacheKind[list[Interpreter]] = CacheKind("programs evaluated, for one start or several")
 EVALUATIONS_KEPT = 8

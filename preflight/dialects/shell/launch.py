@@ -15,7 +15,7 @@ from preflight.dialects.shell.places import directories_of, in_project, place_of
 from preflight.dialects.shell.values import word_text
 from preflight.dialects.shell.written import files_written
 from preflight.frameworks import commands
-from preflight.frameworks.launchers import LaunchCommand, asks_the_machine, take_apart
+from preflight.frameworks.launchers import LaunchCommand, as_the_environment_says, asks_the_machine, take_apart
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Submitted, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, Unknown, evaluate, unknown
@@ -82,7 +82,8 @@ def launched(run: StartedCommand, shell: Shell, project: Project, request: Reque
     words: tuple[Word, ...] = run.words
     for _ in range(MAX_PEELED):
         command = take_apart(words)
-        launch = _within(launch, _all_gpus(command.launch, words, request), request)
+        own = as_the_environment_says(command.launch, launch.environment)
+        launch = _within(launch, _all_gpus(own, words, request), request)
         name = PurePosixPath(command.name or "").name
         if command.kind == "none":
             inner = repeated.repeated(name, command.words)

@@ -171,6 +171,49 @@ def test_replicas_of_one_run_are_nodes(tmp_path: Path) -> None:
     assert job.parallel.nodes == 4
 
 
+JOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train}
+spec:
+  NPROC
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+            - {name: pytorch, image: x, command: [COMMAND], resources: {limits: {nvidia.com/gpu: 4}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "command", "ranks"),
+    [
+        ('nprocPerNode: "2"', "torchrun, train.py", 2),
+        ("nprocPerNode: auto", "torchrun, train.py", 4),
+        ("elasticPolicy: {nProcPerNode: 3}", "torchrun, train.py", 3),
+        ('nprocPerNode: "2"', "torchrun, --nproc_per_node=4, train.py", 4),
+        ('nprocPerNode: "2"', "bash, -c, torchrun train.py", 2),
+        ('nprocPerNode: "2"', "python, train.py", None),
+        ("runPolicy: {}", "torchrun, train.py", None),
+    ],
+)
+def test_the_operator_tells_torchrun_the_processes_of_a_pod(
+    said: str, command: str, ranks: int | None, tmp_path: Path
+) -> None:
+    [job] = jobs(JOB.replace("NPROC", said).replace("COMMAND", command), tmp_path)
+    assert job.parallel.nodes == 2
+    assert ranks is None or job.parallel.ranks_per_node == ranks
+    assert ranks is not None or job.parallel.ranks_per_node != 2
+
+
+def test_a_variable_tells_torchrun_its_processes(tmp_path: Path) -> None:
+    text = "#!/bin/bash\n#SBATCH --gres=gpu:4\nexport PET_NPROC_PER_NODE=4\ntorchrun train.py\n"
+    [job] = jobs(text, tmp_path, "job.sh")
+    assert job.parallel.ranks_per_node == 4
+
+
 ARGO = """
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow

@@ -142,9 +142,7 @@ def _of_family(asked: WorkloadRequest, found: Likened, family: Family) -> Resolv
         return undescribed(found.architecture, error)
     for dimension, value in dims.items():
         if not isinstance(value, int) or value < 1:
-            return Unknown(
-                f"model.config of the {found.architecture} model has {value!r} for {dimension}", Cause.invalid
-            )
+            return _without_size(found, family, config, dimension, value)
     setup = setup_of(asked.job, family, asked.gpu, found.like, found.reach, found.architecture)
     if isinstance(setup, Unknown):
         return setup
@@ -158,6 +156,16 @@ def _of_family(asked: WorkloadRequest, found: Likened, family: Family) -> Resolv
     fixed = {key: value for key, value in dims.items() if key not in lengths}
     model = TransformersModel(found.architecture, task, config)
     return Resolved(model, asked.name, task, fixed, lengths, setup, family, structure, like=found.like)
+
+
+def _without_size(found: Likened, family: Family, config: Config, dimension: str, value: object) -> Unknown:
+    """The reason where a dimension of a family has no size: the key of the config that gives it has none."""
+    empty = [key for key, said in config.items() if said is None]
+    key = next((key for key in empty if family.dims({**config, key: 8})[dimension] is not value), None)
+    if key is not None or value is None:
+        what, fields = (f"model.config.{key}", (f"model.config.{key}",)) if key else ("a size in model.config", ())
+        return Unknown(f"{what} of the {found.architecture} model is not known", Cause.not_set, fields)
+    return Unknown(f"model.config of the {found.architecture} model gives {value!r} as a size", Cause.invalid)
 
 
 def _with_vocabulary(job: Job, found: Likened) -> Config:

@@ -14,6 +14,7 @@ from preflight.memory.device.resolve import resolve
 from preflight.memory.device.workloads import registry
 from preflight.vocabulary.job import build
 from preflight.vocabulary.tracing import SHIPPED_ONLY
+from preflight.vocabulary.values import Unknown
 
 MODELS: dict[str, dict[str, object]] = {
     "detectors": {"model.target": "detectron2:faster_rcnn_R50-FPN"},
@@ -41,6 +42,22 @@ def test_a_model_is_of_its_kind(kind: str) -> None:
     described = found.workload.wire()
     assert described.get("kind", kind) == kind
     assert described.get("filed", found.workload.filed) == store.key_of(found, "train").family or found.family
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"n_layer": None}, "model.config.n_layer of the gpt2 model is not known"),
+        ({"num_hidden_layers": None}, "model.config.n_layer of the gpt2 model is not known"),
+        ({"n_layer": 0}, "model.config of the gpt2 model gives 0 as a size"),
+    ],
+)
+def test_a_size_that_is_missing_is_named_as_the_family_names_it(config: dict[str, object], words: str) -> None:
+    sizes = {"vocab_size": 64, "n_embd": 32, "n_head": 4, "n_inner": None, **config}
+    model = {"model.architecture": "gpt2", "model.config": sizes}
+    found = resolve(build({"train.batch_size": 2, "train.seq_len": 8, **model}), None, SHIPPED_ONLY)
+    assert isinstance(found, Unknown)
+    assert found.words == words
 
 
 def test_kinds_have_names_of_their_own() -> None:
