@@ -6,10 +6,12 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from fcntl import LOCK_EX, flock
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +19,8 @@ from typing import Any
 EXAMPLES = Path(__file__).parents[2] / "examples" / "incidents"
 GIB = 2**30
 Json = dict[str, Any]
+SHARED: list[Path] = []
+"""The folder of what is made once in a run of the tests: its last item (`conftest.py`)."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,12 @@ def open_room(name: str, target: Path, repaired: bool = False) -> Room:
 @lru_cache(maxsize=64)
 def checked(name: str, *options: str, repaired: bool = False) -> Outcome:
     """What a check of an incident says, as it happened or as it was repaired; made once, for no test changes it."""
-    with TemporaryDirectory() as folder:
-        return open_room(name, Path(folder), repaired).check(*options)
+
+    def make() -> Json:
+        with TemporaryDirectory() as folder:
+            return asdict(open_room(name, Path(folder), repaired).check(*options))
+
+    return Outcome(**made_once(["checked", name, repaired, *options], make))
 
 
 @dataclass(frozen=True)
@@ -118,13 +126,32 @@ class Fixed:
 @lru_cache(maxsize=64)
 def fixed(name: str, option: str, *options: str) -> Fixed:
     """An incident with its fixes written twice; made once, for no test changes it."""
-    with TemporaryDirectory() as folder:
-        room = open_room(name, Path(folder))
-        before = room.texts()
-        room.check(option, *options)
-        once = room.texts()
-        left = room.check(option, *options)
-        return Fixed(before, once, room.texts(), left)
+
+    def make() -> Json:
+        with TemporaryDirectory() as folder:
+            room = open_room(name, Path(folder))
+            before = room.texts()
+            room.check(option, *options)
+            once = room.texts()
+            left = room.check(option, *options)
+            return asdict(Fixed(before, once, room.texts(), left))
+
+    found = made_once(["fixed", name, option, *options], make)
+    return Fixed(**{**found, "left": Outcome(**found["left"])})
+
+
+def made_once(key: list[object], make: Callable[[], Json]) -> Json:
+    """What `make` gives, made by one of the processes that share the tests; the others wait, and read it."""
+    path = SHARED[-1] / f"{sha256(json.dumps(key).encode()).hexdigest()}.json"
+    with path.open("a+", encoding="utf-8") as file:
+        flock(file, LOCK_EX)  # until the file is closed
+        file.seek(0)
+        text = file.read()
+        if not text:
+            text = json.dumps(make())
+            file.write(text)
+        found: Json = json.loads(text)
+        return found
 
 
 def changed_lines(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:

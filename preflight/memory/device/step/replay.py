@@ -24,15 +24,15 @@ _CODE = {"b": 0, "d": 1, "+": 2}
 _FROM_LAW = tuple(_PART[name] for name in PARTS)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Replayed:
     """Peaks in bytes; `parts` (keys: ALL_PARTS): allocated bytes at the peak; `phases`: allocated peak of each."""
 
     allocated: int
     reserved: int
-    parts: dict[str, int]
+    parts: Mapping[str, int]
     phase: str
-    phases: dict[str, int] = field(default_factory=dict)
+    phases: Mapping[str, int] = field(default_factory=dict)
     overflow: bool = False
 
 

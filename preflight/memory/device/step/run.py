@@ -6,7 +6,11 @@ Both read the same effects (`effects.EFFECTS`), so that what one counts the othe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
+from preflight.memory.device.law.made import Weight
+from preflight.memory.device.law.quantization import QuantizedWeights
 from preflight.memory.device.step.allocator import CachingAllocator
 from preflight.memory.device.step.effect import Passage
 from preflight.memory.device.step.effects import EFFECTS
@@ -14,10 +18,51 @@ from preflight.memory.device.step.loading import load
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Phase, Replay, Replayed, Segment
 from preflight.vocabulary.estimates import StepMoment
+from preflight.vocabulary.optimizer import Step
 
 MIB = 2**20
 MOST_POINTS = 400
 """Points that a drawing gets: a terminal has fewer columns, and a figure no finer pixels."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a replay depends on. Jobs that differ in other fields (another node, another name of the same model)
+    have the same plan."""
+
+    limit: int | None
+    """Bytes that the allocator may reserve."""
+    expandable: bool
+    split: int | None
+    collect: int | None
+    """As in `CachingAllocator`."""
+    rows: tuple[Weight, ...]
+    quantization: QuantizedWeights | None
+    copies: int
+    buffers: int
+    before: tuple[Passage, ...]
+    after: tuple[Passage, ...]
+    segments: tuple[Segment, ...]
+    """The steps, in order."""
+    beside: tuple[Beside, ...]
+    optimizer: Step
+    tries_kernels: bool
+    in_backward: bool
+    accumulating: bool
+    zeros_stay: bool
+    outputs_stay: bool
+    empties_cache: bool
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A phase beside the steps, as in `replay.Phase`."""
+
+    name: str
+    loaded: tuple[int, ...]
+    kept: tuple[int, ...]
+    kept_again: tuple[int, ...]
+    segment: Segment
 
 
 def replayed(
@@ -29,60 +74,84 @@ def replayed(
 ) -> Replayed:
     """Replays two training steps and the phases `beside` them. `limit`: bytes that the allocator may reserve;
     `earlier`: lengths of batches before these two."""
-    job = prepared.job
-    replay = Replay(_allocator(prepared, limit), recorder)
-    copies = 1 + (job.train.copies.reference or 0) + (job.train.copies.ema or 0)
-    load(replay, prepared.rank.rows, prepared.resolved.setup.quantization, 1.0, copies)
-    if prepared.buffers:
-        replay.hold([prepared.buffers], "weights", "load")
-    for effect in EFFECTS:
-        for passage in effect.before(prepared):
-            _pass(replay, passage)
-    tries = any(effect.tries_kernels(prepared) for effect in EFFECTS)
-    segments = [*(_segment(prepared, lengths) for lengths in earlier), *[_segment(prepared, {})] * 2]
-    for iteration, segment in enumerate(segments):
-        if recorder is not None:
-            recorder.on = iteration == len(segments) - 1
-        _iterate(replay, prepared, segment, iteration == 0, tries)
-    for phase in beside:
-        loaded = replay.hold(phase.loaded, "temporary", phase.name)
-        kept = replay.hold(phase.kept, "logits", phase.name)
-        replay.run(phase.segment())
-        replay.drop(replay.hold(phase.kept_again, "logits", phase.name))
-        replay.drop([*kept, *loaded])
-    left = [passage for effect in EFFECTS for passage in effect.after(prepared)]
-    for passage in left:
-        _pass(replay, passage)
-    if any(passage.kept for passage in left):  # training continues with it on the GPU
-        replay.run(segments[-1], accumulated=prepared.in_backward or prepared.zeros_stay)
-    return replay.result()
+    plan = _planned(prepared, beside, limit, earlier)
+    return _known(plan) if recorder is None else _run(plan, recorder)
 
 
-def _allocator(prepared: PreparedJob, limit: int | None) -> CachingAllocator:
-    options = prepared.job.train.allocator
-    split = options.max_split_size_mb
+def _planned(
+    prepared: PreparedJob, beside: Sequence[Phase], limit: int | None, earlier: Sequence[Mapping[str, int]]
+) -> Plan:
+    train = prepared.job.train
+    options, split = train.allocator, train.allocator.max_split_size_mb
     threshold = options.garbage_collection_threshold if options.per_process_fraction else None
-    return CachingAllocator(
+    return Plan(
         limit,
         bool(options.expandable_segments),
         split * MIB if split else None,
         round(threshold * limit) if threshold and limit else None,
+        tuple(prepared.rank.rows),
+        prepared.resolved.setup.quantization,
+        1 + (train.copies.reference or 0) + (train.copies.ema or 0),
+        prepared.buffers,
+        tuple(passage for effect in EFFECTS for passage in effect.before(prepared)),
+        tuple(passage for effect in EFFECTS for passage in effect.after(prepared)),
+        (*(_segment(prepared, lengths) for lengths in earlier), *[_segment(prepared, {})] * 2),
+        tuple(Beside(p.name, p.loaded, p.kept, p.kept_again, p.segment()) for p in beside),
+        prepared.optimizer,
+        any(effect.tries_kernels(prepared) for effect in EFFECTS),
+        prepared.in_backward,
+        prepared.accumulating,
+        prepared.zeros_stay,
+        train.outputs_kept == "loop",
+        bool(train.empty_cache_every),
     )
 
 
-def _iterate(replay: Replay, prepared: PreparedJob, segment: Segment, first: bool, tries: bool) -> None:
+@lru_cache(maxsize=64)
+def _known(plan: Plan) -> Replayed:
+    """The replay of a plan: rules, fixes and searches ask for the same one again and again."""
+    return _run(plan, None)
+
+
+def _run(plan: Plan, recorder: Recorder | None) -> Replayed:
+    replay = Replay(CachingAllocator(plan.limit, plan.expandable, plan.split, plan.collect), recorder)
+    load(replay, plan.rows, plan.quantization, 1.0, plan.copies)
+    if plan.buffers:
+        replay.hold([plan.buffers], "weights", "load")
+    for passage in plan.before:
+        _pass(replay, passage)
+    for iteration, segment in enumerate(plan.segments):
+        if recorder is not None:
+            recorder.on = iteration == len(plan.segments) - 1
+        _iterate(replay, plan, segment, iteration == 0)
+    for phase in plan.beside:
+        loaded = replay.hold(phase.loaded, "temporary", phase.name)
+        kept = replay.hold(phase.kept, "logits", phase.name)
+        replay.run(phase.segment)
+        replay.drop(replay.hold(phase.kept_again, "logits", phase.name))
+        replay.drop([*kept, *loaded])
+    for passage in plan.after:
+        _pass(replay, passage)
+    if any(passage.kept for passage in plan.after):  # training continues with it on the GPU
+        replay.run(plan.segments[-1], accumulated=plan.in_backward or plan.zeros_stay)
+    return replay.result()
+
+
+def _iterate(replay: Replay, plan: Plan, segment: Segment, first: bool) -> None:
     """One iteration: forward, backward, the optimizer's step."""
     replay.run(
-        segment, accumulated=prepared.in_backward or (prepared.zeros_stay and not first), benchmarking=tries and first
+        segment,
+        accumulated=plan.in_backward or (plan.zeros_stay and not first),
+        benchmarking=plan.tries_kernels and first,
     )
-    if prepared.accumulating and not (prepared.in_backward or prepared.zeros_stay):
+    if plan.accumulating and not (plan.in_backward or plan.zeros_stay):
         replay.run(segment, accumulated=True)
-    replay.optimizer_step(prepared.optimizer, first)
-    if prepared.job.train.outputs_kept != "loop":
+    replay.optimizer_step(plan.optimizer, first)
+    if not plan.outputs_stay:
         replay.forget_outputs()
-    if not prepared.zeros_stay:
+    if not plan.zeros_stay:
         replay.zero_grad()
-    if prepared.job.train.empty_cache_every:
+    if plan.empties_cache:
         replay.allocator.empty_cache()
 
 
