@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,7 +150,7 @@ def _with(proposal: Proposal, known: Launched, case: Case) -> tuple[str, ...] | 
 
 def _read_as(project: Project, words: Sequence[str], name: str) -> Project:
     """The project with a script that has this line."""
-    return project.with_overlay({name: f"#!/bin/bash\n{shlex.join((*_step(words), *words))}\n"})
+    return project.with_overlay({name: f"#!/bin/bash\n{shlex.join((*_step(words, os.environ), *words))}\n"})
 
 
 _STEP = {
@@ -162,11 +162,11 @@ _STEP = {
 VARIABLES)."""
 
 
-def _step(words: Sequence[str]) -> tuple[str, ...]:
+def _step(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
     """The srun that started this process with others beside it, as in `srun preflight run -- python train.py`: all of
     them run the command. Empty elsewhere, and where the command starts a step of its own."""
-    known = {option: os.environ.get(name, "") for option, name in _STEP.items()}
-    if "SLURM_STEP_ID" not in os.environ or known["--ntasks"] in ("", "1") or "srun" in words[:1]:
+    known = {option: environment.get(name, "") for option, name in _STEP.items()}
+    if "SLURM_STEP_ID" not in environment or known["--ntasks"] in ("", "1") or "srun" in words[:1]:
         return ()
     return ("srun", *(f"{option}={value}" for option, value in known.items() if value.isdigit()))
 
