@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,7 +150,25 @@ def _with(proposal: Proposal, known: Launched, case: Case) -> tuple[str, ...] | 
 
 def _read_as(project: Project, words: Sequence[str], name: str) -> Project:
     """The project with a script that has this line."""
-    return project.with_overlay({name: f"#!/bin/bash\n{shlex.join(words)}\n"})
+    return project.with_overlay({name: f"#!/bin/bash\n{shlex.join((*_step(words, os.environ), *words))}\n"})
+
+
+_STEP = {
+    "--nodes": "SLURM_STEP_NUM_NODES",
+    "--ntasks": "SLURM_STEP_NUM_TASKS",
+    "--gpus-per-task": "SLURM_GPUS_PER_TASK",
+}
+"""Options of srun -> the variables by which it tells each task of a step what they are (srun(1), OUTPUT ENVIRONMENT
+VARIABLES)."""
+
+
+def _step(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The srun that started this process with others beside it, as in `srun preflight run -- python train.py`: all of
+    them run the command. Empty elsewhere, and where the command starts a step of its own."""
+    known = {option: environment.get(name, "") for option, name in _STEP.items()}
+    if "SLURM_STEP_ID" not in environment or known["--ntasks"] in ("", "1") or "srun" in words[:1]:
+        return ()
+    return ("srun", *(f"{option}={value}" for option, value in known.items() if value.isdigit()))
 
 
 def _other_changes(before: Job, after: Job, proposal: Proposal) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from preflight.fixes import in_chunks
 from preflight.fixes.guarded import GUARDED, guarded
+from preflight.fixes.in_loop import in_loop, is_in_loop
 from preflight.fixes.insert import insertion
 from preflight.fixes.invert import solutions
 from preflight.fixes.limits import limited
@@ -63,6 +64,8 @@ def edits_in(change: Change, study: Study, project: Project, meant: Sequence[Box
             return guarded(study, project)
         if change.field == "validation.batch_size" and in_chunks.FACT in study.facts:
             return in_chunks.in_chunks(change.value, study, project)
+        if is_in_loop(change, study):
+            return in_loop(change, study, project)
         if change.by is not None:
             return limited(change, study, project)
         if change.keep is not None:

@@ -15,7 +15,17 @@ from collections.abc import Sequence
 
 from preflight.documents.layout import newline_of
 from preflight.documents.python import PythonDocument, parse_python
-from preflight.fixes.python_names import SCOPES, Parents, above, binds, called, indent_at, parents_of, within
+from preflight.fixes.python_names import (
+    SCOPES,
+    Parents,
+    above,
+    binds,
+    called,
+    imports_torch,
+    indent_at,
+    parents_of,
+    within,
+)
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.text import Edit
@@ -46,7 +56,7 @@ def in_chunks(size: Value, study: Study, project: Project) -> tuple[Edit, ...] |
     parents = parents_of(document)
     calls = [node for node in parents if isinstance(node, ast.Call) and document.span(node) == origin.span]
     call = calls[0] if len(calls) == 1 else None
-    if call is None or not _imports_torch(document.tree):
+    if call is None or not imports_torch(document.tree):
         return None
     generates = isinstance(call.func, ast.Attribute) and call.func.attr == "generate"
     names = _names(call, generates)
@@ -192,15 +202,6 @@ def _is_encoding(name: str, call: ast.Call, parents: Parents, document: PythonDo
         and tensors.value == "pt"
         and document.span(made).end < document.span(call).start
     )
-
-
-def _imports_torch(tree: ast.Module) -> bool:
-    imported = any(
-        isinstance(statement, ast.Import) and any(a.name == "torch" and a.asname is None for a in statement.names)
-        for statement in tree.body
-    )
-    bound = any(isinstance(node, (ast.Name, ast.arg)) and binds(node, "torch") for node in ast.walk(tree))
-    return imported and not bound
 
 
 def _evaluates(

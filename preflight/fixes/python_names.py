@@ -59,3 +59,13 @@ def indent_at(document: PythonDocument, at: int) -> str:
     text = document.source.text
     line = text[line_start(text, at) :]
     return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def imports_torch(tree: ast.Module) -> bool:
+    """Whether a file imports torch under its name, which stands for nothing else in it."""
+    imported = any(
+        isinstance(statement, ast.Import) and any(a.name == "torch" and a.asname is None for a in statement.names)
+        for statement in tree.body
+    )
+    bound = any(isinstance(node, (ast.Name, ast.arg)) and binds(node, "torch") for node in ast.walk(tree))
+    return imported and not bound

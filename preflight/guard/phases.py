@@ -274,14 +274,14 @@ class Recorder:
 
     def end(self) -> None:
         """The last line: the peaks, and the error that the program did not catch."""
-        if not self.on or self._out is None or not (self._begun or self.steps):
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        found = classify(error)
+        if not self.on or self._out is None or not (self._begun or self.steps or found):
             return
         with contextlib.suppress(Exception):
             self.counters.look()
             self._take(self.phase)
             self._write(self.phase)
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        found = classify(error)
         if error is not None:
             told = {"memory": found.kind, "tried": found.tried, "text": str(error)[:2000]} if found is not None else {}
             self._out.write("error", phase=self.phase, steps=self.steps, error=type(error).__name__, **told)

@@ -12,7 +12,7 @@ from typing import Any
 
 CONTRASTIVE, STATISTICS, TOKEN_MEAN, OWN_LOSS = "contrastive", "statistics", "token_mean", "own_loss"
 OBJECTS, BALANCED, SCHEDULER, DEALT_OUT = "objects", "balanced", "scheduler", "dealt_out"
-SEARCHED, READ_ELSEWHERE = "searched", "read_elsewhere"
+SEARCHED, READ_ELSEWHERE, UNDIVIDED = "searched", "read_elsewhere", "undivided"
 
 REASONS = {
     CONTRASTIVE: "the loss is contrastive: each sample is compared only with its micro-batch, so a smaller one has "
@@ -24,6 +24,7 @@ REASONS = {
     OBJECTS: "the loss is divided by the objects of a micro-batch, so accumulation weights images differently",
     BALANCED: "a loss balances the experts over the tokens of a micro-batch (output_router_logits)",
     SCHEDULER: "the learning-rate scheduler steps once per micro-batch, so the schedule would run faster",
+    UNDIVIDED: "the loop does not divide the loss by the batches that it adds up, so gradients grow with their number",
     DEALT_OUT: "each worker makes batches from its part of the stream, so other samples would share a step",
     SEARCHED: "the batch size is part of the search, and another value changes the search",
     READ_ELSEWHERE: "other lines read the batch size",

@@ -21,6 +21,7 @@ from preflight.program.call_site import (
     scope_of,
     words,
 )
+from preflight.program.loop_loss import undivided
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, Instance, kinds_of
 from preflight.vocabulary.caches import CacheKind
@@ -144,10 +145,14 @@ def loop_bindings(records: Sequence[CallRecord], project: Project) -> tuple[list
     if not passes:
         return [], []
     bindings, facts = _accumulation(records, project)
+    if any(fact.name == "accumulation_supported" and fact.value is True for fact in facts):
+        whole = undivided(passes, records, project)
+        facts += [whole] if whole is not None else []
     kept = _outputs_kept(passes, records, project)
     if kept is not None:
-        bindings.append(kept)
-    every = _every(records, "empty_cache")
+        bindings.append(kept[0])
+        facts += [Fact("kept_outputs", kept[1], kept[0].origin)] if kept[1] else []
+    every = _every(records, "empty_cache") or _each_round(records, passes, "empty_cache", project)
     if every is not None:
         bindings.append(bind("train.empty_cache_every", every))
     return bindings, facts
@@ -278,6 +283,18 @@ def _every(records: Sequence[CallRecord], method: str) -> Expr | None:
     return None
 
 
+def _each_round(
+    records: Sequence[CallRecord], passes: Sequence[CallRecord], method: str, project: Project
+) -> Expr | None:
+    """1, if a call stands in the loop of a backward pass itself, and is made as often."""
+    for record in records:
+        loop = loops_around(record, project)[:1] if record.method == method else []
+        beside = [one for one in passes if loop and loops_around(one, project)[:1] == loop]
+        if any(record.conditions == one.conditions for one in beside):
+            return Const(1, record.origin)
+    return None
+
+
 def _operations(expr: Expr) -> Iterator[Op]:
     if isinstance(expr, Op):
         yield expr
@@ -288,8 +305,10 @@ def _operations(expr: Expr) -> Iterator[Op]:
 # --- outputs that stay alive ----------------------------------------------------------------------------------------
 
 
-def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], project: Project) -> Binding | None:
-    """Whether a variable still holds the model's outputs at backward (step) or at the next forward (loop)."""
+def _outputs_kept(
+    passes: Sequence[CallRecord], records: Sequence[CallRecord], project: Project
+) -> tuple[Binding, str] | None:
+    """Whether a variable still holds the model's outputs at backward (step) or at the next forward (loop); which do."""
     for backward in passes:
         function, loops = enclosing_function(backward, project), loops_around(backward, project)
         block: ast.AST | None = loops[0] if loops else function
@@ -298,12 +317,14 @@ def _outputs_kept(passes: Sequence[CallRecord], records: Sequence[CallRecord], p
         forwards = {record.node for record in records if is_forward(record) and not evaluates(record)}
         outputs = [(name, node) for name, node in _assigned_outputs(block, forwards) if node.lineno <= _line(backward)]
         if not outputs:
-            return bind("train.outputs_kept", Const("no"), Rank.read, backward.origin)
-        kinds = {_lifetime(block, name, assignment, _line(backward)) for name, assignment in outputs}
+            return bind("train.outputs_kept", Const("no"), Rank.read, backward.origin), ""
+        lives = {name: _lifetime(block, name, assignment, _line(backward)) for name, assignment in outputs}
+        kinds = set(lives.values())
         kind = next(kind for kind in ("loop", "step", "no") if kind in kinds)
         if not loops and kind == "loop":
             kind = "step"  # the function's own variable is gone when it returns
-        return bind("train.outputs_kept", Const(kind), Rank.read, backward.origin)
+        holding = " ".join(name for name, life in lives.items() if life != "no")
+        return bind("train.outputs_kept", Const(kind), Rank.read, backward.origin), holding
     return None
 
 

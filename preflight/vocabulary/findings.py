@@ -61,7 +61,8 @@ class Change:
 
     For an axis of a search space, `keep` is the values (or the two bounds of a range) that stay; `value` is unused.
     `by` says it for each value of another axis; `keep` is then the widest of them. For SLURM's request, `field` is
-    `request.memory` and the like. `program.guarded` wraps the objective of an Optuna study in preflight's guard.
+    `request.memory` and the like. `program.guarded` wraps the objective of an Optuna study in preflight's guard, and
+    `program.loss_divided` divides the loss of a loop by the batches whose gradients it adds up.
     """
 
     field: str

@@ -213,6 +213,8 @@ FACTS: Mapping[str, str] = {
     "eval_samples": "int: how many samples that call takes",
     "saves_late": "bool: no checkpoint is written before the first validation",
     "token_mean_loss": "bool: a hand-written loop averages the loss over tokens per micro-batch",
+    "loss_undivided": "words: the number of batches whose gradients a loop adds up and does not divide the loss by",
+    "kept_outputs": "words: names that hold the model's outputs while backward runs",
     "scheduler_per_micro_batch": "bool: a learning-rate scheduler is stepped once per micro-batch",
     "batch_norm": "bool: the model normalises over the batch",
     "dataset_kind": "map or iterable: whether what is loaded to train on is indexed or iterated; absent: not known",

@@ -12,7 +12,7 @@ from preflight_rules.shared.gpu import (
     proposals_of,
     states_alone,
 )
-from preflight_rules.shared.programs import LOOP
+from preflight_rules.shared.programs import LOOP, UNDIVIDED
 
 
 class GpuMemoryExceeded(Rule):
@@ -36,8 +36,12 @@ class GpuMemoryExceeded(Rule):
     The first fix is a smaller micro-batch with more accumulation steps, so that their product stays the same. It is
     safe if the run stays the same. It is unsafe, and the finding says why, if the model has batch normalisation, the
     model is unknown, the loss is contrastive, the batch size is swept, a hand-written loop averages the loss over
-    tokens, or the scheduler steps once per micro-batch. The next fix is gradient checkpointing. The last ones are
-    unsafe: a shorter length, a lower precision, an 8-bit optimizer.
+    tokens, or the scheduler steps once per micro-batch. A loop that adds up losses without dividing them gets the
+    division with it; if it adds up several already, the fix is unsafe.
+
+    The next fix is gradient checkpointing. In a hand-written loop, `del outputs` before the backward pass and
+    `torch.cuda.empty_cache()` after each step are fixes where they are enough, and the title says what each saves. The
+    last ones are unsafe: a shorter length, a lower precision, an 8-bit optimizer.
     """
 
     name = "gpu-memory-exceeded"
@@ -49,6 +53,13 @@ class GpuMemoryExceeded(Rule):
             {"train.py": LOOP},
             fixed={"train.py": LOOP.replace("default=64", "default=32").replace("default=1)", "default=2)")},
             says=("bert-base-uncased", "batch 64 x 512", "fp32", "adamw"),
+            options={"gpu": "T4"},
+        ),
+        Example(
+            "A loop that adds up losses: they are divided by their number first",
+            {"train.py": UNDIVIDED},
+            fixed={"train.py": LOOP.replace("default=64", "default=32").replace("default=1)", "default=2)")},
+            says=("batch 64 x 512",),
             options={"gpu": "T4"},
         ),
         Example(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from preflight.api import Case, Example, Finding, Rule, device_of, several
 from preflight_rules.shared import remedies
 from preflight_rules.shared.gpu import gpu_finding, not_plausible
-from preflight_rules.shared.programs import LOOP
+from preflight_rules.shared.programs import DELETES, FRAGMENTED, KEEPS, LOOP
 
 
 class GpuMemoryTight(Rule):
@@ -24,6 +24,20 @@ class GpuMemoryTight(Rule):
         Example(
             "Only the high end of the estimate is above the GPU",
             {"train.py": LOOP.replace("default=64", "default=42")},
+            says=("needs",),
+            options={"gpu": "T4"},
+        ),
+        Example(
+            "The model's outputs are kept through the backward pass",
+            {"train.py": KEEPS},
+            fixed={"train.py": DELETES},
+            says=("needs",),
+            options={"gpu": "T4"},
+        ),
+        Example(
+            "A cache that is emptied makes room",
+            {"train.py": FRAGMENTED},
+            fixed={"train.py": FRAGMENTED + "    torch.cuda.empty_cache()\n"},
             says=("needs",),
             options={"gpu": "T4"},
         ),

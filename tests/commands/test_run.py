@@ -220,3 +220,12 @@ def test_an_error_of_a_forecast_ends_the_forecasts_alone(tmp_path: Path, monkeyp
     monkeypatch.setattr(looks, "_signal", lambda *_: 1 / 0)
     assert [looks.look(tmp_path, WatchedHost()) for _ in range(2)] == [None, None]
     assert said == ["what is to come is not judged any more: ZeroDivisionError: division by zero"]
+
+
+def test_memory_that_runs_out_while_the_model_is_made(tmp_path: Path) -> None:
+    """No phase has begun by then, and there is nothing else to record."""
+    pytest.importorskip("torch")
+    (tmp_path / "load.py").write_text("import torch\ntorch.nn.Linear(4096, 4096)\n")
+    done = preflight(tmp_path, "run", "-q", "--", sys.executable, "load.py", PREFLIGHT_SMALL_CARD="16MiB")
+    assert done.returncode == 1
+    assert "preflight run: died in load (status 1): GPU 0 ran out of memory" in done.stderr

@@ -191,3 +191,32 @@ def test_a_search_is_no_single_job(project: Write, old: str, new: str, searches:
     known = read(project({"train.py": study}), "python", "train.py")
     assert known is not None
     assert known.searches is searches
+
+
+DDP = PROGRAM.replace(
+    "optimizer =",
+    "torch.distributed.init_process_group()\nmodel = torch.nn.parallel.DistributedDataParallel(model)\noptimizer =",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"), [(("python", "train.py"), (2, 4)), (("srun", "--ntasks=2", "python", "train.py"), (1, 2))]
+)
+def test_a_task_of_a_step_trains_beside_the_others(
+    project: Write, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], ranks: tuple[int | None, int]
+) -> None:
+    """As in `srun --nodes=2 --ntasks=8 preflight run -- python train.py`, and with a step that the command starts."""
+    folder = project({"train.py": DDP})
+    for name, value in {"ID": "0", "NUM_TASKS": "8", "NUM_NODES": "2"}.items():
+        monkeypatch.setenv(f"SLURM_STEP_{name}", value)
+    known = read(folder, *words)
+    assert known is not None
+    parallel = known.job.parallel
+    assert (parallel.strategy, parallel.nodes, parallel.ranks_per_node) == ("ddp", *ranks)
+    found = lowered(known, "train.batch_size", 32)
+    assert isinstance(found, Override)
+    assert found.words == (*words, "--batch_size", "32", "--grad_accum", "2")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
+    alone = read(folder, *words)
+    assert alone is not None
+    assert alone.data == known.data

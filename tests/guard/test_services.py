@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from guard.wandb_server import serving
 from processes import HANGS
 
 from preflight.guard import trials
@@ -142,3 +145,56 @@ def test_functions_of_a_wandb_agent(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [*(f"{number} 0 True" for number in range(4)), "[0, 2] {'RuntimeError'}"]
+
+
+SWEEP = """
+program: train.py
+method: grid
+parameters:
+  batch_size: {values: [4, 2048, 8]}
+command: [PYTHON, -m, preflight, run, -q, --, "${env}", PYTHON, "${program}", "${args}"]
+"""
+SWEPT = """
+import argparse, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch_size", type=int, default=4)
+args = parser.parse_args()
+model = torch.nn.Linear(1024, 1024)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4096
+    def __getitem__(self, index):
+        return torch.ones(1024)
+for batch in torch.utils.data.DataLoader(Samples(), batch_size=args.batch_size):
+    model(batch).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    break
+print("trained with", args.batch_size, flush=True)
+"""
+
+
+def test_the_command_of_a_sweep_that_a_real_agent_runs(tmp_path: Path) -> None:
+    """A run that dies is told to the agent as it is, and the sweep goes on."""
+    pytest.importorskip("wandb")
+    (tmp_path / "train.py").write_text(SWEPT)
+    runs = [{"batch_size": 4}, {"batch_size": 2048}, {"batch_size": 8}]
+    with serving(SWEEP.replace("PYTHON", sys.executable), runs) as address:
+        environment = {
+            **os.environ, "WANDB_BASE_URL": address, "WANDB_API_KEY": "a" * 40, "WANDB_DIR": str(tmp_path),
+            "HOME": str(tmp_path), "PREFLIGHT_STORE": f"{tmp_path}/runs/", "PREFLIGHT_SMALL_CARD": "16MiB",
+            "WANDB_AGENT_REPORT_INTERVAL": "0",
+        }  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "wandb", "agent", "ada/memory/s"], cwd=tmp_path, env=environment,
+            capture_output=True, text=True, timeout=HANGS, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if "trained" in line] == ["trained with 4", "trained with 8"], (
+        done.stderr
+    )
+    assert re.search(r"preflight run: died in \w+ \(status 1\): .*GPU", done.stderr), done.stderr
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*.jsonl")]
+    ended = {one["job"]["train"]["batch_size"]: (one["outcome"], one["exit"]) for one in kept}
+    assert ended == {4: ("completed", 0), 2048: ("oom", 1), 8: ("completed", 0)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from slurm_live.cluster import Cluster, Ran, running
+from slurm_live.cluster import Cluster, Ran
 
 pytestmark = pytest.mark.integration
 
@@ -35,12 +35,6 @@ HEAD = "#!/bin/bash\n#SBATCH --gres=gpu:rtx_4090:1 --output=%x.txt\n"
 LAUNCH = "python train.py --output_dir out --per_device_train_batch_size {} --gradient_accumulation_steps 1\n"
 SMALL = HEAD + "#SBATCH --mem=8G\n" + LAUNCH.format(1) + 'echo "$SLURM_JOB_NAME $PWD $*"\necho done\n'
 LARGE = HEAD + "#SBATCH --mem=8G\n" + LAUNCH.format(64) + 'echo "$SLURM_JOB_NAME $PWD $*"\necho done\n'
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from processes import HANGS
-from slurm_live.cluster import Cluster, running
+from slurm_live.cluster import Cluster
 
 pytestmark = pytest.mark.integration
 pytest.importorskip("torch")
@@ -29,6 +28,8 @@ def told(number, frame):
 signal.signal(signal.SIGUSR1, told)
 signal.signal(signal.SIGTERM, told)
 model = torch.nn.Linear(64, 64)
+if torch.distributed.is_initialized():  # not here: on a cluster with several GPUs
+    model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(5):
     model(torch.ones(8, 64)).mean().backward()
@@ -40,12 +41,6 @@ if "--waits" in sys.argv:
         time.sleep(0.1)
 sys.exit(int(sys.argv[1]) if os.environ["SLURM_PROCID"] == "1" else 0)
 """
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
 
 
 @pytest.fixture
@@ -99,6 +94,8 @@ def test_each_task_of_a_step_has_its_record_and_its_status(cluster: Cluster, fol
         (0, 2, 0, 5), (1, 2, status, 5),
     ]  # fmt: skip
     for one in kept:
+        parallel = one["job"]["parallel"]
+        assert (parallel["strategy"], parallel["ranks_per_node"]) == ("ddp", 2)
         assert {"forward", "backward", "optimizer"} <= {peak["phase"] for peak in one["peaks"]}
 
 

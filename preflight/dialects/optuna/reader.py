@@ -50,6 +50,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The search space, the Job fields it feeds, and whether a trial that runs out of memory is handled."""
     from preflight.dialects.optuna.explore import Explorer, branches, clashing, jobs
     from preflight.dialects.optuna.handling import handles_oom
+    from preflight.dialects.optuna.pruning import prunes_all
     from preflight.frameworks.launch import launch_links
     from preflight.python.subprocesses import subprocess_links
 
@@ -58,7 +59,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     if not found.space.axes and call is None:  # `--tune` may be off by default: read it with the search
         explorer.defaults = False
         found = explorer.run({})
-    started = tuple(subprocess_links(found.evaluator.calls, project))
+    calls = found.evaluator.calls
+    started = tuple(subprocess_links(calls, project))
     if not found.facts.trains and not started:
         return Reading(source.path, NAME, trains=False, reads=_reads(found, source))
     boxes = branches(explorer, found)
@@ -68,6 +70,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     if found.space.axes:
         place = found.space.optimize[0].origin if found.space.optimize else None
         facts = [Fact("search", NAME, place), *handles_oom(found.evaluator, found.space), *facts]
+    module = load_module(source.path, project)
+    pruned = prunes_all(calls, found.space.axes, module.tree) if module is not None and not boxes else ()
     parameters = found.evaluator.parameters
     if parameters:
         facts.append(Fact("reads_config", True))
@@ -80,7 +84,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         branches=boxes,
         links=(*launch_links(call, project), *found.facts.links, *started),
         facts=tuple(facts),
-        problems=(*found.facts.problems, *clashing(boxes)),
+        problems=(*found.facts.problems, *clashing(boxes), *pruned),
         reads=_reads(found, source),
         trains=found.facts.trains,
     )

@@ -31,6 +31,30 @@ for step, batch in enumerate(loader):
         optimizer.step()
         optimizer.zero_grad()
 """
+UNDIVIDED = LOOP.replace(".loss / args.grad_accum", ".loss")
+PLAIN = """
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from data import texts
+
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained("gpt2").cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+dataset = tokenizer(texts, padding="max_length", truncation=True, max_length=490)
+for batch in DataLoader(dataset, batch_size=15, shuffle=True):
+    outputs = model(**batch)
+    loss = outputs.loss
+    {}loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+KEEPS, DELETES = (PLAIN.format("").replace("490", "470"), PLAIN.format("del outputs\n    ").replace("490", "470"))
+FRAGMENTED = PLAIN.format("").replace(
+    "    outputs = model(**batch)\n    loss = outputs.loss", "    loss = model(**batch).loss"
+)
+"""The rest of the cache does not fit the next step."""
 LANGUAGE = (
     LOOP.replace("AutoModelForSequenceClassification", "AutoModelForCausalLM")
     .replace("bert-base-uncased", "Qwen/Qwen2.5-0.5B")

@@ -19,12 +19,13 @@ from preflight.api import (
     Span,
     changed,
     divisors,
+    gib,
     largest,
     possible,
     settable,
     written,
 )
-from preflight_rules.shared.same_run import accumulation_hazard, checkpointing_hazard, statistics_hazard
+from preflight_rules.shared.same_run import accumulation_hazard, checkpointing_hazard, division, statistics_hazard
 
 EVALUATION = ("validation", "generation")
 """Phases whose memory the validation settings decide."""
@@ -135,7 +136,15 @@ def evaluation_changes(case: Case) -> Changes:
 
 
 def _training(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
-    """Smaller micro-batch at the same effective batch, gradient checkpointing, both; a leaner optimizer step."""
+    """Outputs that are not kept; a smaller micro-batch at the same effective batch, gradient checkpointing, both; a
+    leaner optimizer step; a cache that is emptied."""
+    names = str(case.fact("kept_outputs") or "").replace(" ", ", ")
+    deleted: Changes = {"train.outputs_kept": "no"} if names else {}
+    before = f"delete {names} before the backward pass"
+    if deleted and not possible(case, changes_of(deleted)):
+        deleted = {}
+    if deleted:
+        yield from _in_loop(case, {**base, **deleted}, before)
     if batch:
         yield from smaller_batch(case, base)
     if not case.job.train.gradient_checkpointing and settable(case, "train.gradient_checkpointing"):
@@ -147,6 +156,22 @@ def _training(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
             yield Proposal(
                 "use the fused optimizer, which makes no copies of the parameters", changes_of(changes), Safety.safe
             )
+    if case.job.train.empty_cache_every is None:
+        title = "empty the cache after each step, which takes some time"
+        yield from _in_loop(case, {**base, EMPTIED: 1}, title)
+        if deleted:
+            yield from _in_loop(case, {**base, **deleted, EMPTIED: 1}, f"{before}, and {title}")
+
+
+EMPTIED = "train.empty_cache_every"
+
+
+def _in_loop(case: Case, changes: Changes, title: str) -> Iterator[Proposal]:
+    """A change of the loop that leaves the run as it is, with what it saves."""
+    before, after = case.estimates.device, case.estimate(changed(case, changes)).device
+    if before is not None and after is not None and fits(case, changes):
+        saved = max(before.process.expected - after.process.expected, before.process.high - after.process.high)
+        yield Proposal(f"{title}: up to {gib(saved)} less", changes_of(changes), Safety.safe)
 
 
 def _checkpointing(case: Case, base: Changes, batch: bool) -> Iterator[Proposal]:
@@ -181,13 +206,14 @@ def smaller_batch(case: Case, base: Changes) -> Iterator[Proposal]:
         if size is not None:
             title = f"{words}{size}, accumulation {accumulation} -> {total // size}: the effective batch stays {total}"
             safety = Safety.unsafe if hazard else Safety.safe
-            yield Proposal(_with_base(title, base), changes_of(same_run(size)), safety, hazard)
+            changes = (*changes_of(same_run(size)), *division(case))
+            yield Proposal(_with_base(title, base), changes, safety, hazard)
             return
     size = largest_that_fits(case, usual_batches(batch), lambda n: {**base, "train.batch_size": n})
     if size is not None:
         reason = f"the effective batch falls from {total} to {size * accumulation}"
-        changes = {**base, "train.batch_size": size}
-        yield Proposal(_with_base(f"{words}{size}", base), changes_of(changes), Safety.unsafe, reason)
+        alone = {**base, "train.batch_size": size}
+        yield Proposal(_with_base(f"{words}{size}", base), changes_of(alone), Safety.unsafe, reason)
 
 
 def solved_batch(case: Case, most: int) -> Iterator[Proposal]:
@@ -216,7 +242,7 @@ def solved_batch(case: Case, most: int) -> Iterator[Proposal]:
                 f"the effective batch stays {total}"
             )
             safety = Safety.unsafe if hazard else Safety.safe
-            yield Proposal(title, changes_of(_same_run(case, {}, size, total)), safety, hazard)
+            yield Proposal(title, (*changes_of(_same_run(case, {}, size, total)), *division(case)), safety, hazard)
     reason = f"the effective batch changes from {total} to {most * accumulation}"
     yield Proposal(f"batch {batch} -> {most}", changes_of({"train.batch_size": most}), reason=reason)
 

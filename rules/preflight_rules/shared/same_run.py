@@ -14,6 +14,7 @@ from itertools import islice, product
 
 from preflight.api import (
     Case,
+    Change,
     Job,
     JobMaker,
     OwnLayers,
@@ -28,6 +29,7 @@ from preflight.api import (
     names,
     normalises_over_batch,
     own_layers,
+    possible,
     same_run_hazard,
 )
 
@@ -63,11 +65,19 @@ _KNOWN: Mapping[str, Callable[[Case], str | bool]] = {
     "objects": lambda case: any(counts_objects(job) for job in models(case)),
     "balanced": lambda case: balanced(case),
     "scheduler": lambda case: case.fact("scheduler_per_micro_batch") is True,
+    "undivided": lambda case: case.fact("loss_undivided") is not None and not division(case),
     "dealt_out": lambda case: _dealt_out(case),
     "searched": lambda case: bool(axes_of(case, "train.batch_size")),
     "read_elsewhere": lambda case: _read_elsewhere(case),
 }
 """What the files say of each reason of `same_run_hazard`, which is shared with the guard."""
+
+
+def division(case: Case) -> tuple[Change, ...]:
+    """What divides the loss of a loop by the batches that it adds up, where that leaves the run as it is: one batch."""
+    alone = case.job.train.grad_accum == 1 and not axes_of(case, "train.grad_accum")
+    change = Change("program.loss_divided", True)
+    return (change,) if case.fact("loss_undivided") is not None and alone and possible(case, (change,)) else ()
 
 
 def _read_elsewhere(case: Case) -> str:

@@ -117,3 +117,37 @@ def test_a_program_started_for_each_trial(name: str, read: Read) -> None:
     assert not reading.trains
     assert [axis.name for axis in reading.axes] == ["bs"]
     assert facts(reading)["handles_oom"] is True
+
+
+PRUNING = """
+def objective(trial):
+    batch = trial.suggest_categorical("batch", [8, 16])
+    length = trial.suggest_int("length", 128, 384, step=128)
+    if 110e6 * batch * length * 10 / 1e9 > 22:
+        raise optuna.TrialPruned()
+    train("m", batch, length)
+optuna.create_study().optimize(objective)
+"""
+
+
+def test_a_formula_that_prunes_every_trial(read: Read) -> None:
+    [problem] = read(PRUNING).problems
+    assert problem.message.endswith("its formula gives 1,126.4 for the nearest, and the limit is 22")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("> 22", "> 2000"),
+        ("> 22", "> trial.number"),
+        ('int("length", 128, 384, step=128)', 'float("length", 128, 384)'),
+        ("110e6 *", "random() *"),
+        ("    if 110e6", "    for _ in seen:\n      if 110e6"),
+        ("    if 110e6", "    try:\n        train('m', batch)\n    except RuntimeError:\n     if 110e6"),
+    ],
+)
+def test_a_formula_that_may_let_a_trial_pass(read: Read, old: str, new: str) -> None:
+    text = PRUNING.replace(old, new)
+    if "      if" in text or "     if" in text:
+        text = text.replace("        raise", "          raise")
+    assert not [one for one in read(text).problems if "pruned" in one.message]
