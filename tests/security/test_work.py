@@ -13,6 +13,7 @@ from types import FrameType
 import pytest
 
 from preflight.engine.ask import check
+from preflight.vocabulary import budgets
 from preflight.vocabulary.outcome import Outcome
 
 START = """import argparse
@@ -107,17 +108,16 @@ def work_of(root: Path, text: str) -> tuple[int, Outcome]:
     return count, outcome
 
 
-MOST = 12_000_000
-"""A program may take 50,000 steps, of a hundred calls each."""
+MOST = 3_000_000
+"""Of the checks of these programs; what is loaded once takes 300,000."""
 
 
 @pytest.mark.parametrize(
     ("written", "length"),
     [
         (nested_branches, 8),
-        (chained_choices, 20),
-        (calls_of_alternatives, 10),
-        (functions_that_call_each_other, 100),
+        (chained_choices, 15),
+        (calls_of_alternatives, 8),
     ],
 )
 def test_twice_the_length_is_no_square_of_the_work(tmp_path: Path, written: Callable[[int], str], length: int) -> None:
@@ -128,3 +128,12 @@ def test_twice_the_length_is_no_square_of_the_work(tmp_path: Path, written: Call
     assert long < MOST
     assert list(outcome.studies())
     assert not [one for _, one in outcome.findings() if one.rule == "internal-error"]
+
+
+def test_functions_that_call_each_other_end_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budgets, "CPU_SECONDS", budgets.Budget(1, "seconds of CPU time for a file"))
+    (tmp_path / "train.py").write_text(functions_that_call_each_other(200))
+    outcome = check([tmp_path], cwd=tmp_path)
+    said = [one.message for _, one in outcome.findings()]
+    assert list(outcome.studies())
+    assert any("over the budget of 1 seconds of CPU time" in one for one in said)
