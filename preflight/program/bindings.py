@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
-from preflight.vocabulary.budgets import FIELD_NODES
+from preflight.python.objects import has_unknown
+from preflight.vocabulary.budgets import FIELD_NODES, keep_time
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import (
     Cause,
@@ -106,24 +107,14 @@ def under(conditions: Sequence[Expr], bindings: Iterable[Binding]) -> Iterator[B
 
 def decides(condition: Expr) -> bool:
     """Whether the program's parameters decide a condition."""
-    return not is_constant(condition) and not any(_is_unknown_part(part) for part in _parts(condition))
-
-
-def _parts(expr: Expr) -> Iterator[Expr]:
-    yield expr
-    if isinstance(expr, Op):
-        for operand in expr.operands:
-            yield from _parts(operand)
-
-
-def _is_unknown_part(expr: Expr) -> bool:
-    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+    return not is_constant(condition) and not has_unknown(condition)
 
 
 def settled(bindings: Sequence[Binding]) -> list[Binding]:
     """Bindings of one program with every "otherwise" replaced by the binding that would win without the call."""
     found: list[Binding] = []
     for field in dict.fromkeys(binding.field for binding in bindings):
+        keep_time()
         winner: Expr = Const(None)
         doubtful = False
         rivals: _Rivals = []
@@ -223,11 +214,18 @@ def _opposite(left: Expr, right: Expr) -> bool:
     return any(isinstance(one, Op) and one.operator == "not" and same(one.operands[0], other) for one, other in pairs)
 
 
-def same(left: Expr, right: Expr) -> bool:
-    """Whether two expressions say the same, wherever they are written."""
+def same(left: Expr, right: Expr, _compared: set[tuple[int, int]] | None = None) -> bool:
+    """Whether two expressions say the same, wherever they are written. Two parts that stand in several places are
+    compared once: the first pair that differs ends all."""
+    if left is right:
+        return True
     if isinstance(left, Op) and isinstance(right, Op):
+        compared = set() if _compared is None else _compared
+        if (id(left), id(right)) in compared:
+            return True
+        compared.add((id(left), id(right)))
         alike = left.operator == right.operator and len(left.operands) == len(right.operands)
-        return alike and all(same(a, b) for a, b in zip(left.operands, right.operands, strict=True))
+        return alike and all(same(a, b, compared) for a, b in zip(left.operands, right.operands, strict=True))
     if isinstance(left, Const) and isinstance(right, Const):
         return type(left.value) is type(right.value) and left.value == right.value
     return isinstance(left, Ref) and isinstance(right, Ref) and left.name == right.name

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue
+from preflight.vocabulary.budgets import keep_time
 from preflight.vocabulary.caches import BoundedCache, CacheKind
 from preflight.vocabulary.project import Project
 
@@ -56,6 +57,7 @@ def _parents(path: str, project: Project) -> dict[ast.AST, ast.AST]:
 
 def around(record: CallRecord, project: Project) -> Iterator[ast.AST]:
     """The nodes around a call, the nearest first, up to the file."""
+    keep_time()
     table = parents(record.path, project)
     node: ast.AST | None = table.get(record.node)
     while node is not None:
@@ -127,6 +129,7 @@ def calls_around(record: CallRecord) -> Iterator[tuple[CallRecord, int]]:
 def frames_of(record: CallRecord) -> Iterator[CallRecord]:
     """All calls of functions in which a call is made, directly or through others: one that is made again in other calls
     of its function is recorded once."""
+    keep_time()
     seen: set[int] = set()
     left = [record]
     while left:

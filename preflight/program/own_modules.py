@@ -143,15 +143,16 @@ class _Counting:
 
     def of(self, value: Abstract) -> Expr:
         """The parameters of a value that is a part of a module; 0 for what is no module, or not known."""
-        if isinstance(value, Either):
-            return self._either(value)
-        if not isinstance(value, Instance) or id(value) in self.seen:
+        if not isinstance(value, (Either, Instance)) or id(value) in self.seen:
             return Const(0)
-        self.seen.add(id(value))
+        if isinstance(value, Instance):
+            self.seen.add(id(value))
         self.parts += 1
         if self.parts > MODEL_PARTS:
             self.left.append(f"its number of parts is {MODEL_PARTS.over}")
             return Const(0)
+        if isinstance(value, Either):
+            return self._either(value)
         made, met = value.record.conditions if value.record is not None else (), self.met
         open_ = [condition for condition in made if condition not in (met or ())]
         if met is not None and any(has_unknown(condition) for condition in open_):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from preflight.program.call_site import is_module
 from preflight.program.optimizers import is_optimizer
-from preflight.python.objects import Abstract, Attribute, CallRecord, Container, Either, Instance
+from preflight.python.objects import Abstract, Attribute, CallRecord, Container, Either, Instance, alternatives
 
 MOST_OBJECTS = 4000
 """Objects that are looked at: those of a large program."""
@@ -144,9 +144,7 @@ def makes_optimizer(record: CallRecord) -> bool:
 
 def _objects(value: Abstract | None) -> list[Instance]:
     """The objects that a value may be: those that a wrapper got stand for the wrapper."""
-    if isinstance(value, Either):
-        return [*_objects(value.then), *_objects(value.otherwise)]
-    return [value] if isinstance(value, Instance) else []
+    return [] if value is None else [one for one in alternatives(value) if isinstance(one, Instance)]
 
 
 def is_slice(value: Attribute) -> bool:

@@ -24,12 +24,12 @@ from preflight.python.objects import (
     Instance,
     Key,
     ModuleValue,
-    copy_items,
     is_expr,
     sequence,
     to_expr,
 )
 from preflight.python.settings_objects import arguments_of, before
+from preflight.python.spread import copy_items
 from preflight.python.unknown_names import set_any_item, update_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, names, unknown
 

@@ -21,12 +21,12 @@ from preflight.python.objects import (
     ModuleValue,
     alternatives,
     changes_in_loop,
-    copy_items,
     is_expr,
     openness,
     sequence,
     to_expr,
 )
+from preflight.python.spread import copy_items
 from preflight.python.unknown_names import any_attribute, set_any
 from preflight.vocabulary.values import Cause, Const, names, unknown
 

@@ -9,7 +9,7 @@ from preflight.python.access import class_attribute
 from preflight.python.arrays import array_of, noted
 from preflight.python.builtins import call_builtin
 from preflight.python.classes import instantiate, itself, super_object
-from preflight.python.evaluator import CallSite, Evaluator
+from preflight.python.evaluator import CHEAP_PARTS, CallSite, Evaluator
 from preflight.python.functions import invoke
 from preflight.python.ledger import Ledger
 from preflight.python.methods import call_method, same_object
@@ -24,14 +24,16 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     Key,
-    copy_items,
+    alternatives,
     made_by,
-    may_hold_more,
     to_expr,
 )
+from preflight.python.position import either_way
 from preflight.python.settings_objects import library_object, note_training
+from preflight.python.spread import copy_items, may_hold_more
 from preflight.python.unknown_names import set_by_method
-from preflight.vocabulary.values import Expr, Op, Origin
+from preflight.vocabulary.budgets import CALLED_OBJECTS
+from preflight.vocabulary.values import Cause, Origin
 
 
 def evaluate_call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
@@ -69,12 +71,19 @@ def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
     return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete, more)
 
 
-def call_at(ev: Evaluator, site: CallSite, callee: Abstract, _depth: int = 0) -> Abstract:
+def call_at(ev: Evaluator, site: CallSite, callee: Abstract) -> Abstract:
     """The return value of any callee; the call is recorded."""
-    if isinstance(callee, Either) and _depth < 6:
-        results: list[Abstract] = []
-        ev.for_either(callee, lambda one: results.append(call_at(ev, site, one, _depth + 1)))
-        return ev.join(callee.condition, results[0], results[1])
+    if isinstance(callee, Either):
+        if len(list(alternatives(callee))) > CALLED_OBJECTS:
+            _record(site, callee)
+            return site.unknown(f"what it calls is {CALLED_OBJECTS.over}", Cause.budget)
+        results: dict[int, Abstract] = {}
+
+        def called(one: Abstract) -> None:
+            results[id(one)] = call_at(ev, site, one)
+
+        ev.for_either(callee, called)
+        return ev.on_both_sides(callee, lambda one: results[id(one)])
     given: Abstract | None = None
     if isinstance(callee, External) and "." not in callee.name:
         given = call_builtin(site, callee.name)
@@ -139,27 +148,18 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         callee=callee,
     )
     same = ev.calls_of.setdefault(id(site.node), [])
+    ev.step(len(same) // CHEAP_PARTS)
     known = next((one for one in same if one.says_the_same(record)), None)  # an unrolled loop repeats its calls
     if known is not None:
         if record.conditions not in (known.conditions, *known.conditions_again):
             known.conditions_again[MOST_CONDITIONS:] = [record.conditions]
-        known.conditions = _either(known.conditions, record.conditions)
+        known.conditions = either_way(known.conditions, record.conditions)
         if record.caller is not None:
             known.callers_again.setdefault(id(record.caller), (record.caller, record.number))
     else:
         same.append(record)
         ev.calls.append(record)
     return record
-
-
-def _either(one: tuple[Expr, ...], other: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The conditions of a call that is made under either of two lists of them: without the one that only says which of
-    two alternatives is meant (`model` is made in both branches of an `if`). Else the first list."""
-    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
-    if at is None or one[at + 1 :] != other[at + 1 :]:
-        return one
-    opposite = Op("not", (one[at],)) == other[at] or Op("not", (other[at],)) == one[at]
-    return (*one[:at], *one[at + 1 :]) if opposite else one
 
 
 def _names(callee: Abstract, node: ast.Call) -> tuple[str, str | None, str, Abstract | None]:

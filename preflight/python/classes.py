@@ -17,9 +17,9 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     is_expr,
-    laid_over,
     made_by,
 )
+from preflight.python.spread import laid_over
 from preflight.vocabulary.values import Cause, Const, Unknown, unknown
 
 DATACLASS = ("dataclass", "dataclasses.dataclass", "attr.s", "attr.define", "attrs.define",

@@ -13,10 +13,10 @@ from preflight.python.objects import (
     Either,
     Frame,
     Key,
-    copy_items,
     is_expr,
     to_expr,
 )
+from preflight.python.spread import copy_items
 from preflight.vocabulary.reading import Parameter
 from preflight.vocabulary.values import Ref
 

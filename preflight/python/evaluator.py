@@ -29,15 +29,17 @@ from preflight.python.objects import (
     Key,
     ModuleValue,
     TryRecord,
+    alternatives,
     from_value,
     has_unknown,
     is_expr,
     is_object,
     is_within,
     open_container,
+    sides,
     to_expr,
 )
-from preflight.python.position import Flow, Position, ProgramArguments, ProgramStart
+from preflight.python.position import Flow, Position, ProgramArguments, ProgramStart, either_way
 from preflight.vocabulary.budgets import EXPRESSION_NODES, PROGRAM_STEPS, cpu_is_over
 from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.project import Project
@@ -57,6 +59,9 @@ from preflight.vocabulary.values import (
 )
 
 T = TypeVar("T")
+
+CHEAP_PARTS = 16
+"""Objects to choose between, and calls to compare with, that take a step."""
 
 """How a statement or block ends: with the statement after it, or by leaving the block."""
 
@@ -233,8 +238,9 @@ class Evaluator(ABC):
 
     def step(self, amount: int = 1) -> None:
         """Spend from the budget. Raises OutOfSteps."""
+        before = self.steps_left
         self.steps_left -= amount
-        if self.steps_left < 0 or (self.steps_left % 64 == 0 and cpu_is_over()):
+        if self.steps_left < 0 or (self.steps_left // 64 < before // 64 and cpu_is_over()):
             raise OutOfSteps
 
     # --- modules ------------------------------------------------------------------------------------------------------
@@ -289,8 +295,8 @@ class Evaluator(ABC):
         if isinstance(value, Container):
             return True if value.items else (None if value.open else False)
         if isinstance(value, Either):
-            then, otherwise = self.truth(value.then), self.truth(value.otherwise)
-            return then if then == otherwise else None
+            first, *others = [self.truth(one) for one in alternatives(value)]
+            return first if all(one == first for one in others) else None
         if is_expr(value):
             found = self.value_of(to_expr(value))
             return None if isinstance(found, Unknown) else bool(found)
@@ -342,19 +348,16 @@ class Evaluator(ABC):
         return Either(condition, then, otherwise)
 
     def on_both_sides(self, value: Either, action: Callable[[Abstract], Abstract]) -> Abstract:
-        """What `action` makes of either object. The branches of a program share objects, so that a value of many
-        branches has few objects and a great number of ways to them: each object is looked at once."""
-        seen: dict[int, Abstract] = {}
-
-        def of(side: Abstract) -> Abstract:
-            if id(side) not in seen:
-                if isinstance(side, Either):
-                    seen[id(side)] = self.join(side.condition, of(side.then), of(side.otherwise))
-                else:
-                    seen[id(side)] = action(side)
-            return seen[id(side)]
-
-        return of(value)
+        """What `action` makes of either object; each of `sides` is looked at once."""
+        made: dict[int, Abstract] = {}
+        every = sides(value)
+        self.step(len(every) // CHEAP_PARTS)
+        for side in every:
+            if isinstance(side, Either):
+                made[id(side)] = self.join(side.condition, made[id(side.then)], made[id(side.otherwise)])
+            else:
+                made[id(side)] = action(side)
+        return made[id(value)]
 
     def iterate(self, value: Abstract) -> list[Abstract] | None:
         """The items of an iterable; None where they are not known."""
@@ -386,18 +389,35 @@ class Evaluator(ABC):
         return flow, self.journal.undo(start)
 
     def for_either(self, value: Either, action: Callable[[Abstract], None]) -> None:
-        """Do the same with each of two objects, and merge the changes."""
+        """Do the same with either object, and merge the changes; each of `sides` is looked at once."""
+        every = sides(value)
+        ways: dict[int, tuple[Expr, ...]] = {id(value): ()}
+        for side in reversed(every):  # behind all that choose it
+            self.step()
+            if isinstance(side, Either):
+                for one, condition in ((side.then, side.condition), (side.otherwise, Op("not", (side.condition,)))):
+                    way = (*ways[id(side)], condition)
+                    ways[id(one)] = either_way(ways[id(one)], way) if id(one) in ways else way
 
-        def side(one: Abstract) -> Flow:
+        def alone(one: Abstract) -> Flow:
+            self.position.conditions += ways[id(one)]
             action(one)
             return "next"
 
-        _, then = self.speculate(value.condition, lambda: side(value.then))
-        _, otherwise = self.speculate(Op("not", (value.condition,)), lambda: side(value.otherwise))
-        self.merge(value.condition, then, otherwise)
+        made: dict[int, Changes] = {}
+        for side in every:
+            if isinstance(side, Either):
+                made[id(side)] = self._merged(side.condition, made[id(side.then)], made[id(side.otherwise)])
+            else:
+                _, made[id(side)] = self.speculate(None, lambda side=side: alone(side))  # type: ignore[misc]
+        self.journal.apply(made[id(value)])
 
     def merge(self, condition: Expr, then: Changes, otherwise: Changes) -> None:
         """Apply the changes of two branches, joined by the condition between them."""
+        self.journal.apply(self._merged(condition, then, otherwise))
+
+    def _merged(self, condition: Expr, then: Changes, otherwise: Changes) -> Changes:
+        made: Changes = {}
         for place in {**then, **otherwise}:
             scope, key, _, older = then.get(place) or otherwise[place]
             old = scope.get(key, MISSING)
@@ -405,7 +425,8 @@ class Evaluator(ABC):
             other = otherwise[place][2] if place in otherwise else old
             if older and (one is MISSING) != (other is MISSING):
                 one, other = self._perhaps(self.journal.containers[id(scope)], one, other)
-            self.journal.set(scope, key, self.join(condition, one, other))
+            made[place] = scope, key, self.join(condition, one, other), older
+        return made
 
     def _perhaps(self, container: Container, one: Abstract, other: Abstract) -> tuple[Abstract, Abstract]:
         if container.is_sequence:

@@ -26,17 +26,15 @@ from preflight.python.objects import (
     Key,
     Lazy,
     ModuleValue,
-    copy_items,
     from_value,
     is_expr,
     is_object,
-    lay_over,
-    may_hold_more,
     open_container,
     openness,
     sequence,
     to_expr,
 )
+from preflight.python.spread import copy_items, lay_over, may_hold_more
 from preflight.vocabulary.budgets import MADE_ITEMS, PROGRAM_DEPTH
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 

@@ -17,13 +17,13 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     is_expr,
-    laid_over,
     made_by,
     open_container,
     openness,
     sequence,
     to_expr,
 )
+from preflight.python.spread import laid_over
 from preflight.vocabulary.values import Cause, Const, unknown
 
 _OF_PROPERTY = ("setter", "deleter")

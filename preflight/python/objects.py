@@ -12,13 +12,29 @@ from itertools import count
 from typing import TypeAlias, Union
 
 from preflight.python.module import Module
+from preflight.vocabulary.budgets import EXPRESSION_NODES
 from preflight.vocabulary.reading import ParameterKind
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Unknown, Value, unknown
+from preflight.vocabulary.values import (
+    Cause,
+    Const,
+    Expr,
+    Op,
+    Origin,
+    Ref,
+    Unknown,
+    Value,
+    parts,
+    unknown,
+)
 
 Key: TypeAlias = Union[bool, int, float, str, "tuple[Key, ...]", None]
 
 MAX_NESTED = 8
 """Dictionaries within each other that are taken apart: settings written by people stay below four."""
+
+
+MAX_LEVELS = 20
+"""Containers and choices within each other that an expression has."""
 
 
 def openness(open_: bool) -> dict[Key, bool]:
@@ -234,13 +250,13 @@ def leaves(value: Container, _depth: int = 0) -> Iterator[tuple[str, Abstract]]:
             yield str(key), inner
 
 
-def to_expr(value: Abstract, _depth: int = 0, _seen: dict[tuple[int, int], Expr] | None = None) -> Expr:
+def to_expr(value: Abstract, _depth: int = 0) -> Expr:
     """Any abstract value as an expression. A library's name becomes its dotted name as a string ("torch.bfloat16"),
     a sequence a "tuple" operation, a dict of constants a constant mapping; other objects are unknown.
     """
     if isinstance(value, (Const, Ref, Op)):
         return value
-    if _depth > 20:
+    if _depth > MAX_LEVELS:
         return unknown("it is nested too deeply", cause=Cause.budget)
     if isinstance(value, Container):
         return _container_expr(value, _depth + 1)
@@ -249,17 +265,30 @@ def to_expr(value: Abstract, _depth: int = 0, _seen: dict[tuple[int, int], Expr]
     if isinstance(value, Config):
         return Ref(value.prefix, value.origin) if value.prefix else unknown("it is a whole configuration", value.origin)
     if isinstance(value, Either):
-        seen = {} if _seen is None else _seen  # branches share objects
-        at = id(value), _depth
-        if at not in seen:
-            then, otherwise = to_expr(value.then, _depth + 1, seen), to_expr(value.otherwise, _depth + 1, seen)
-            seen[at] = Op("if", (value.condition, then, otherwise))
-        return seen[at]
+        return _either_expr(value, _depth + 1)
     if isinstance(value, Instance):
         return unknown(f"it is an object made by {value.made_by}()", value.origin)
     if isinstance(value, Attribute):
         return unknown(f".{value.name} is only known when the program runs", value.origin, Cause.run_time)
     return unknown("it is a function, class or module")
+
+
+def _either_expr(value: Either, depth: int) -> Expr:
+    """One expression of either object; its parts are shared as the objects are. Whoever walks through it may take each
+    of its ways, so that their number is within a budget, too."""
+    made: dict[int, tuple[Expr, int, int]] = {}  # with its levels and its ways
+    for side in sides(value):
+        if not isinstance(side, Either):
+            made[id(side)] = to_expr(side, depth), 0, 1
+            continue
+        (then, high, many), (otherwise, too, more) = made[id(side.then)], made[id(side.otherwise)]
+        levels, ways = 1 + max(high, too), many + more
+        if ways > EXPRESSION_NODES:
+            return unknown(f"the expression is {EXPRESSION_NODES.over}", cause=Cause.budget)
+        if levels + depth > MAX_LEVELS:
+            return unknown("it is nested too deeply", cause=Cause.budget)
+        made[id(side)] = Op("if", (side.condition, then, otherwise)), levels, ways
+    return made[id(value)][0]
 
 
 def _container_expr(value: Container, depth: int) -> Expr:
@@ -305,13 +334,26 @@ def open_container(kind: str = "list", origin: Origin | None = None) -> Containe
     return Container(kind, {}, origin, openness(True))
 
 
-def alternatives(value: Abstract, _depth: int = 0) -> Iterator[Abstract]:
-    """The objects that a value may be: several where a condition decides."""
-    if isinstance(value, Either) and _depth < 8:
-        yield from alternatives(value.then, _depth + 1)
-        yield from alternatives(value.otherwise, _depth + 1)
-    else:
-        yield value
+def sides(value: Abstract) -> list[Abstract]:
+    """A value and all that it chooses between, each once and behind what it chooses between. Branches share objects: a
+    value of many branches has few objects and a great number of ways to them."""
+    found: list[Abstract] = []
+    seen: set[int] = set()
+    left = [(value, False)]
+    while left:
+        one, inner_found = left.pop()
+        if inner_found:
+            found.append(one)
+        elif id(one) not in seen:
+            seen.add(id(one))
+            left.append((one, True))
+            left += [(one.otherwise, False), (one.then, False)] if isinstance(one, Either) else []
+    return found
+
+
+def alternatives(value: Abstract) -> Iterator[Abstract]:
+    """The objects that a value may be: several where a condition decides, each once."""
+    return (one for one in sides(value) if not isinstance(one, Either))
 
 
 def made_by(value: Abstract) -> str | None:
@@ -341,54 +383,6 @@ def counted_in_loop(value: Abstract, origin: Origin | None = None) -> Const:
     return unknown(COUNTS, origin, Cause.run_time) if ranges else changes_in_loop(origin)
 
 
-def may_hold_more(value: Abstract) -> bool:
-    """Whether a mapping that is laid over another may have any key: nothing that was read says which it has.
-
-    A library's object, as of a file that was not found. Not a configuration: its keys are settings with names.
-    """
-    for one in alternatives(value):
-        if isinstance(one, Container):
-            if one.open and not one.superset and not one.flags.get("settings"):  # those of dict(config) have names
-                return True
-        elif isinstance(one, Instance):
-            if one.cls is None:
-                return True
-        elif not isinstance(one, Config) and not (isinstance(one, Const) and not isinstance(one.value, Unknown)):
-            return True
-    return False
-
-
-def laid_over(origin: Origin | None = None) -> Const:
-    """A value that a mapping may replace whose keys are not known."""
-    return unknown("a mapping whose keys are not known may set it", origin, Cause.run_time)
-
-
-def lay_over(items: dict[Key, Abstract], origin: Origin | None = None) -> dict[Key, Abstract]:
-    """The items of a mapping, each of which a mapping may replace whose keys are not known."""
-    over = laid_over(origin)
-    return {key: over if is_expr(value) else value for key, value in items.items()}
-
-
-def copy_items(value: Abstract, into: dict[Key, Abstract]) -> bool:
-    """Copy the items of a mapping (`**value`); False where not all of them are known."""
-    if isinstance(value, Container) and not value.is_sequence:
-        into.update(value.items)
-        return not value.open
-    if isinstance(value, Instance) and value.attributes:
-        into.update(value.attributes)
-        return value.cls is not None
-    if isinstance(value, Config):
-        into.update(value.known)
-        return False
-    if isinstance(value, Const) and isinstance(value.value, dict):
-        into.update({k: from_value(v, value.origin) for k, v in value.value.items()})
-        return True
-    if isinstance(value, Either):
-        copy_items(value.otherwise, into)
-        copy_items(value.then, into)
-    return False
-
-
 def is_within(operand: Expr, origin: Origin) -> bool:
     """Whether an operand is a literal of the expression's own text."""
     place = operand.origin if isinstance(operand, Const) else None
@@ -398,9 +392,7 @@ def is_within(operand: Expr, origin: Origin) -> bool:
 
 def has_unknown(expr: Expr) -> bool:
     """Whether a part of it is unknown, whatever the values of its names."""
-    if isinstance(expr, Op):
-        return any(has_unknown(operand) for operand in expr.operands)
-    return isinstance(expr, Const) and isinstance(expr.value, Unknown)
+    return any(isinstance(part, Const) and isinstance(part.value, Unknown) for part in parts(expr))
 
 
 def kinds_of(value: object) -> tuple[str, ...]:

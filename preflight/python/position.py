@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from preflight.python.objects import CallRecord
-from preflight.vocabulary.values import Expr
+from preflight.vocabulary.values import Expr, Op
 
 Flow: TypeAlias = Literal["next", "return", "raise", "break", "continue"]
 
@@ -72,3 +72,13 @@ class Position:
     def in_function(self) -> list[Expr]:
         """The conditions met since the function was entered."""
         return self.conditions[self.entered_with[-1] if self.entered_with else 0 :]
+
+
+def either_way(one: tuple[Expr, ...], other: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The conditions of what is done under either of two lists of them: without the one that only says which of two
+    alternatives is meant (`model` is made in both branches of an `if`). Else the first list."""
+    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a is not b and a != b), None)
+    if at is None or one[at + 1 :] != other[at + 1 :]:
+        return one
+    opposite = Op("not", (one[at],)) == other[at] or Op("not", (other[at],)) == one[at]
+    return (*one[:at], *one[at + 1 :]) if opposite else one

@@ -12,7 +12,7 @@ from preflight.study.same_job import CONFIGURATION, merged
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError, suggestion
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.job import fields
-from preflight.vocabulary.progress import QUIET, Progress
+from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Link, Reading
 from preflight.vocabulary.spelling import Invalid, kind_of, normal
@@ -35,17 +35,19 @@ def build(
     `progress` leaves no time for is skipped.
     """
     _known_fields(project, overrides or {})
-    follower = Follower(project)
+    follower = Follower(project, progress)
     launchers = Launchers(project, follower, paths)
     chains: dict[object, Chain] = {}
     skipped: dict[str, Skipped] = {}
     distinct = list(dict.fromkeys(paths))
     for number, path in enumerate(distinct, 1):
-        if progress.over():
+        try:
+            progress.check()
+            with progress.shown(f"reading {number} of {len(distinct)} files ({path})"):
+                found = launchers.chains_to(path)
+        except TimeOver:
             skipped.update((left, _late(left)) for left in distinct[number - 1 :])
             break
-        with progress.shown(f"reading {number} of {len(distinct)} files ({path})"):
-            found = launchers.chains_to(path)
         for chain in found:
             chains.setdefault(_key(chain), chain)
         if not found:

@@ -15,9 +15,10 @@ from typing import TypeVar
 from preflight.dialects import Dialect, load, only_evaluates, recognise, started
 from preflight.study.scope import Scope
 from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
-from preflight.vocabulary.budgets import LAUNCHED, ReadingTime
+from preflight.vocabulary.budgets import LAUNCHED, OutOfTime, ReadingTime
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
+from preflight.vocabulary.progress import QUIET, Progress, TimeOver
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import (
     Branch,
@@ -71,12 +72,12 @@ Chain = tuple[ChainStep, ...]
 class Follower:
     """Reads files through their dialects, each with its call once, and follows their links."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, progress: Progress = QUIET) -> None:
         self.project = project
         self.skipped: dict[str, Skipped] = {}
         self._dialects: dict[str, Dialect | None] = {}
         self._plain: dict[str, Reading | None] = {}
-        self._time = ReadingTime()
+        self._time = ReadingTime(progress)
 
     def dialect(self, path: str) -> Dialect | None:
         """The dialect of a file; None, and the reason in `skipped`, if there is none."""
@@ -99,7 +100,7 @@ class Follower:
             self.skipped[path] = Skipped(path, "unreadable", str(error))
         except DocumentError as error:
             self.skipped[path] = _malformed(path, error)
-        except ExtensionError:
+        except (ExtensionError, TimeOver):
             raise
         except Exception as error:
             self.skipped[path] = crashed(path, error)
@@ -395,8 +396,8 @@ def _malformed(path: str, error: DocumentError) -> Skipped:
 
 
 def crashed(path: str, error: Exception) -> Skipped:
-    """A file that a reader failed on, by an error of ours or because it is too large for Python."""
-    if why := too_much(error):
+    """A file that a reader failed on, by an error of ours or because it is too large for Python or for the budget."""
+    if why := f"is {error.budget.over}" if isinstance(error, OutOfTime) else too_much(error):
         problem = Problem("invalid-config", f"{path} {why}", Origin(path, Span(0, 0)))
         return Skipped(path, "malformed", f"it {why}", (problem,))
     return Skipped(path, "crashed", f"internal error while reading it: {type(error).__name__}: {error}")

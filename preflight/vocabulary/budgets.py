@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from preflight.system.files import MAX_BYTES as FILE_BYTES
+from preflight.vocabulary.progress import QUIET, Progress
 
-__all__ = ["FILE_BYTES", "Budget", "ProofTime", "ReadingTime", "TraceTime", "cpu_is_over"]
+__all__ = ["FILE_BYTES", "Budget", "OutOfTime", "ProofTime", "ReadingTime", "TraceTime", "cpu_is_over", "keep_time"]
 
 
 class Budget(int):
@@ -43,22 +44,32 @@ class Budget(int):
 CPU_SECONDS = Budget(10, "seconds of CPU time for a file")
 """What the budgets of steps leave over. The slowest public file that was found takes two seconds."""
 
-_end: ContextVar[float | None] = ContextVar("end of the CPU time of the current file", default=None)
+_end: ContextVar[tuple[float, Budget] | None] = ContextVar("when the CPU time of a file ends, and why", default=None)
+_run: ContextVar[Progress] = ContextVar("the run whose file is read", default=QUIET)
 
 
-READING_SECONDS = Budget(40, "seconds of CPU time for the files of a check")
+class OutOfTime(Exception):
+    """The current file has used its CPU time. Caught where its reading was started: what it says is unknown."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(f"it is {budget.over}")
+        self.budget = budget
+
+
+READING_SECONDS = Budget(30, "seconds of CPU time for the files of a check")
 """What all files together may use, beside LEAST_SECONDS for each. A copy of a library inside a project has a hundred
 scripts that each take as long as a file may."""
 SHARE_OF_A_FILE = 4
 """A file may use this part of what is left: a quarter."""
-LEAST_SECONDS = 0.25
-"""What a file may use when nothing is left. Programs of people take a tenth of that."""
+LEAST_SECONDS = 0.1
+"""What a file may use when nothing is left. Most programs of people take less."""
 
 
 class ReadingTime:
-    """The CPU time that the files of one check have used."""
+    """The CPU time that the files of one check have used. The time limit of the run is asked with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress = QUIET) -> None:
+        self._progress = progress
         self._used = 0.0
         self._since: float | None = None
 
@@ -69,23 +80,35 @@ class ReadingTime:
         outermost = self._since is None
         self._since = start if self._since is None else self._since
         left = READING_SECONDS - self._used - (start - self._since)
-        reset = _end.set(start + min(CPU_SECONDS, max(left / SHARE_OF_A_FILE, LEAST_SECONDS)))
+        most = min(CPU_SECONDS, max(left / SHARE_OF_A_FILE, LEAST_SECONDS))
+        reset = _end.set((start + most, CPU_SECONDS if 2 * left > READING_SECONDS else READING_SECONDS))
+        run = _run.set(self._progress)
         try:
             yield
         finally:
             _end.reset(reset)
+            _run.reset(run)
             now = time.process_time()
             if around is not None:
-                _end.set(around + now - start)
+                _end.set((around[0] + now - start, around[1]))
             if outermost:
                 self._used += now - start
                 self._since = None
 
 
 def cpu_is_over() -> bool:
-    """Whether the current file has used its CPU time; asked between steps, never within one."""
+    """Whether the current file has used its CPU time; asked between steps, never within one. Raises TimeOver when the
+    time limit of the run is over."""
+    _run.get().check()
     end = _end.get()
-    return end is not None and time.process_time() > end
+    return end is not None and time.process_time() > end[0]
+
+
+def keep_time() -> None:
+    """For what is read of the calls of a program, which has no steps: raises OutOfTime, or TimeOver."""
+    end = _end.get()
+    if end is not None and cpu_is_over():
+        raise OutOfTime(end[1])
 
 
 PROOFS = Budget(64, "proofs of fixes for a file")
@@ -193,6 +216,8 @@ LOADED_DEPTH = Budget(60, "levels of a file that a program loads")
 """Configurations written by people stay below 20."""
 LOADED_CHARACTERS = Budget(2**20, "characters of a file that a program loads")
 """Configurations written by people are far smaller; data sets are not read."""
+CALLED_OBJECTS = Budget(64, "objects that a call may mean")
+"""Each is followed. A table of models that a flag chooses from has a dozen."""
 MADE_ITEMS = Budget(4096, "items of a list that an operation makes")
 """A longer one is open: it may have items that are not known."""
 MODEL_PARTS = Budget(1500, "operations of a count of parameters")

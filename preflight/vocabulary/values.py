@@ -156,6 +156,28 @@ class Op:
     operands: tuple[Expr, ...]
     origin: Origin | None = None
 
+    def __eq__(self, other: object) -> bool:
+        """As the fields are. Two parts that stand in several places are compared once, as `parts` has it."""
+        if not isinstance(other, Op):
+            return NotImplemented
+        compared: set[tuple[int, int]] = set()
+        left: list[tuple[Expr, Expr]] = [(self, other)]
+        while left:
+            one, two = left.pop()
+            if one is two:
+                continue
+            if not (isinstance(one, Op) and isinstance(two, Op)):
+                if one != two:
+                    return False
+                continue
+            if (id(one), id(two)) in compared:
+                continue
+            compared.add((id(one), id(two)))
+            if one.operator != two.operator or len(one.operands) != len(two.operands) or one.origin != two.origin:
+                return False
+            left += zip(one.operands, two.operands, strict=True)
+        return True
+
 
 Expr: TypeAlias = Union[Const, Ref, Op]
 Environment: TypeAlias = "Mapping[str, Expr]"
@@ -236,7 +258,7 @@ _Known: TypeAlias = "dict[int, tuple[Op, Value]]"
 def evaluate(expr: Expr, env: Environment | None = None, _depth: int = 0, _known: _Known | None = None) -> Value:
     """The value of `expr` where names mean what `env` says; `Unknown` where it depends on something unknown.
 
-    A part that stands in several places is evaluated once: see `origins`.
+    A part that stands in several places is evaluated once: see `parts`.
     `and`, `or` and `if` decide as Python does, so an unknown in a branch not taken does no harm.
     """
     if _depth > 200:
@@ -281,32 +303,41 @@ def _evaluate_op(expr: Op, env: Environment | None, depth: int, known: _Known) -
         return Unknown(f"{expr.operator} of {', '.join(brief(one, 30) for one in values)} has no value", Cause.invalid)
 
 
-def substitute(expr: Expr, env: Environment, _depth: int = 0) -> Expr:
-    """`expr` with every name that `env` knows replaced by its value, constants folded."""
+def substitute(expr: Expr, env: Environment, _depth: int = 0, _known: dict[int, tuple[Op, Expr]] | None = None) -> Expr:
+    """`expr` with every name that `env` knows replaced by its value. A part that stands in several places is replaced
+    once, and stays one: see `parts`."""
     if _depth > 200:
         return unknown("it refers to itself", expr.origin, Cause.not_possible)
+    known = {} if _known is None else _known
     if isinstance(expr, Ref):
-        return substitute(env[expr.name], env, _depth + 1) if expr.name in env else expr
-    if isinstance(expr, Op):
-        operands = tuple(substitute(o, env, _depth + 1) for o in expr.operands)
-        if all(new is old for new, old in zip(operands, expr.operands, strict=True)):
-            return expr  # shared, not copied
-        return Op(expr.operator, operands, expr.origin)
-    return expr
+        return substitute(env[expr.name], env, _depth + 1, known) if expr.name in env else expr
+    if not isinstance(expr, Op):
+        return expr
+    if id(expr) not in known:
+        operands = tuple(substitute(o, env, _depth + 1, known) for o in expr.operands)
+        same = all(new is old for new, old in zip(operands, expr.operands, strict=True))
+        known[id(expr)] = expr, expr if same else Op(expr.operator, operands, expr.origin)
+    return known[id(expr)][1]
 
 
-def names(expr: Expr) -> Iterator[str]:
-    """Every name that `expr` still refers to, in the order of reading. A part that stands in several places is asked
-    once, as `origins` has it."""
+def parts(expr: Expr) -> Iterator[Expr]:
+    """An expression and what it is made of, the outermost first. A part that stands in several places is there once:
+    branches that nobody decides share parts, and walking through each would double the work with every branch."""
     asked: set[int] = set()
     left = [expr]
     while left:
         one = left.pop()
-        if isinstance(one, Ref):
-            yield one.name
-        elif isinstance(one, Op) and id(one) not in asked:
+        if isinstance(one, Op):
+            if id(one) in asked:
+                continue
             asked.add(id(one))
             left += reversed(one.operands)
+        yield one
+
+
+def names(expr: Expr) -> Iterator[str]:
+    """Every name that `expr` still refers to, in the order of reading."""
+    return (one.name for one in parts(expr) if isinstance(one, Ref))
 
 
 def has_more_parts(expr: Expr, most: int) -> bool:
@@ -322,19 +353,8 @@ def has_more_parts(expr: Expr, most: int) -> bool:
 
 
 def origins(expr: Expr) -> Iterator[Origin]:
-    """Every place that `expr` was written at, the outermost first. A part that stands in several places is asked once:
-    branches that nobody decides share parts, and walking through each would double the work with every branch."""
-    asked: set[int] = set()
-    left = [expr]
-    while left:
-        one = left.pop()
-        if isinstance(one, Op):
-            if id(one) in asked:
-                continue
-            asked.add(id(one))
-            left += reversed(one.operands)
-        if one.origin is not None:
-            yield one.origin
+    """Every place that `expr` was written at, the outermost first."""
+    return (one.origin for one in parts(expr) if one.origin is not None)
 
 
 # --- domains of a search space's axes -------------------------------------------------------------------------------

@@ -162,6 +162,15 @@ def test_what_there_was_no_time_for(last: str, said: str, found: list[str], thre
     assert result.unrecognised == ()
 
 
+def test_a_time_that_is_over_inside_a_file(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_engine(monkeypatch)
+    long = PROGRAM + "".join(f"x{at} = {at} + 1\n" for at in range(200))
+    root = project({"a/s.yaml": SWEEP, "a/train.py": PROGRAM, "b/s.yaml": SWEEP, "b/train.py": long})
+    found = report(root, Clock("files (b/s.yaml)"))
+    assert found.incomplete == "3 of 4 files were not read within 30 s (--time-limit)"  # the one under way, too
+    assert report(root, Clock()).incomplete == ""
+
+
 def test_a_time_that_is_over_at_the_start(three: Path) -> None:
     clock = Clock(now=100.0)
     [batch] = batches([str(three)], three, from_hook=False)

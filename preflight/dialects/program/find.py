@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
@@ -41,6 +42,8 @@ _OPTUNA = re.compile(r"\btrial\.suggest_")
 _LOCAL_IMPORT = re.compile(
     r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s*(?:\(([^()]*)\)|([\w, ]+|\*))|import\s+([\w.]+))", re.MULTILINE
 )
+_WHEN_STARTED: CacheKind[bool] = CacheKind("whether a program trains when it is started", of_many=True)
+"""A sweep of scripts starts one program hundreds of times."""
 _COMMENT = re.compile(r"#[^\n]*")
 
 
@@ -68,6 +71,10 @@ def trains(source: Source, project: Project) -> bool:
 def trains_when_started(source: Source, project: Project) -> bool:
     """Whether a program that a command starts trains: also through what the modules that it imports import, as a script
     that submits the program of another file does."""
+    return project.remembered.get(_WHEN_STARTED, lambda: _trains_when_started(source, project), source.path)
+
+
+def _trains_when_started(source: Source, project: Project) -> bool:
     return trains(source, project) or any(trains(other, project) for other in _imported(source, project))
 
 

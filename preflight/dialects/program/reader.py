@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from preflight.dialects.program.find import only_evaluates, recognises, trains_when_started
 from preflight.program.hydra_main import hydra_mains, resolved
 from preflight.program.precision import unread_autocast
-from preflight.vocabulary.budgets import PROGRAM_ROUNDS
+from preflight.vocabulary.budgets import PROGRAM_ROUNDS, OutOfTime
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
+from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Unread, Word
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Axis, Const, Expr, Unknown
+from preflight.vocabulary.values import Axis, Const, Expr, Origin, Span, Unknown
 
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
@@ -56,15 +56,22 @@ def _parsed(source: Source) -> PythonDocument | DocumentError:
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
     """The reading of a program, as far as its text shows. Raises DocumentError if it is not Python."""
+    parsed = project.remembered.get(_PARSED, lambda: _parsed(source), source.path)
+    if isinstance(parsed, DocumentError):
+        raise parsed.with_traceback(None)
+    try:
+        return _read(source, call, project)
+    except OutOfTime as error:  # what was not read of it may set anything
+        return Reading(source.path, NAME, unread=Unread.beyond(error.budget, Origin(source.path, Span(0, 0))))
+
+
+def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.program.sweep import sweep_of
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus
     from preflight.frameworks.named_files import folders, joined, without_file
     from preflight.program.versions import bounds, imported, of_another_framework, pinned
 
-    parsed = project.remembered.get(_PARSED, lambda: _parsed(source), source.path)
-    if isinstance(parsed, DocumentError):
-        raise parsed.with_traceback(None)
     evaluator = _evaluated(source, call, project)
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))

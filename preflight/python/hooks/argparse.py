@@ -16,14 +16,12 @@ from preflight.python.objects import (
     Instance,
     Key,
     alternatives,
-    copy_items,
     has_unknown,
-    laid_over,
     made_by,
-    may_hold_more,
     sequence,
     to_expr,
 )
+from preflight.python.spread import copy_items, laid_over, may_hold_more
 from preflight.python.unknown_names import attributes
 from preflight.vocabulary.argv import bind_words
 from preflight.vocabulary.reading import Parameter, Word, word

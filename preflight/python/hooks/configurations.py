@@ -18,10 +18,10 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     Key,
-    copy_items,
     namespace,
     sequence,
 )
+from preflight.python.spread import copy_items
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.values import Cause, Const, Unknown, unknown
 

@@ -35,6 +35,7 @@ from preflight.python.objects import (
     Either,
     FunctionValue,
     Instance,
+    alternatives,
     is_expr,
     sequence,
     to_expr,
@@ -164,7 +165,7 @@ def item_of(data: Abstract, ev: Evaluator, record: CallRecord) -> Abstract:
     if isinstance(data, Container) and data.is_sequence and data.items:
         return _alike(list(data.items.values()), ev, record)
     if isinstance(data, Either):
-        return ev.join(data.condition, item_of(data.then, ev, record), item_of(data.otherwise, ev, record))
+        return ev.on_both_sides(data, lambda one: item_of(one, ev, record))
     if not isinstance(data, Instance):
         return unknown("the data set is not known", record.origin)
     parts = data.state.get(_PARTS)
@@ -206,8 +207,8 @@ def bytes_of(value: Abstract, ev: Evaluator, _depth: int = 0) -> Expr | None:
     if array is not None:
         return array_bytes(ev, array) if all(known(size) for size in array.shape) else None
     if isinstance(value, Either):
-        one, other = bytes_of(value.then, ev, _depth + 1), bytes_of(value.otherwise, ev, _depth + 1)
-        return one if one is not None and one == other else None
+        size, *others = [bytes_of(one, ev, _depth + 1) for one in alternatives(value)]
+        return size if all(one == size for one in others) else None
     if isinstance(value, Container) and not value.open and _depth < 8:
         total: Expr = Const(0)
         for item in value.items.values():
@@ -247,8 +248,8 @@ def length_of(data: Abstract, ev: Evaluator) -> Expr | None:
     if isinstance(data, Container):
         return data.count if data.open else Const(len(data.items))
     if isinstance(data, Either):
-        one = length_of(data.then, ev)
-        return one if one is not None and one == length_of(data.otherwise, ev) else None
+        length, *others = [length_of(one, ev) for one in alternatives(data)]
+        return length if all(one == length for one in others) else None
     if not isinstance(data, Instance):
         return None
     stated = data.state.get("length")

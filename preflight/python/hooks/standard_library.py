@@ -18,16 +18,15 @@ from preflight.python.objects import (
     FunctionValue,
     Instance,
     Key,
-    copy_items,
     from_value,
     is_expr,
-    lay_over,
     namespace,
     open_container,
     openness,
     sequence,
 )
 from preflight.python.settings_objects import holds_settings, made_anew
+from preflight.python.spread import copy_items, lay_over
 from preflight.python.unknown_names import run_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
