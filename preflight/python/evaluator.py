@@ -40,7 +40,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.position import Flow, Position, ProgramArguments, ProgramStart, either_way
-from preflight.vocabulary.budgets import EXPRESSION_NODES, PROGRAM_STEPS, cpu_is_over
+from preflight.vocabulary.budgets import EXPRESSION_NODES, PROGRAM_STEPS, Budget, cpu_is_over
 from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
@@ -140,8 +140,8 @@ class Evaluator(ABC):
         """False while functions that nothing calls are interpreted."""
         self.depth = 0
         self.steps_left = steps
-        self.exhausted = False
-        """Whether the budget ended before the program did."""
+        self.cut_off: Budget | None = None
+        """The budget that ended before what a start of the program reaches; what comes behind is not read."""
         self._sizes: dict[int, int] = {}
         self._sized: list[Expr] = []
         """The expressions of `_sizes`, kept so that no other object gets the id of one."""

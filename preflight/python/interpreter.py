@@ -19,6 +19,7 @@ from preflight.python.hooks.remote_functions import run_entry_points
 from preflight.python.module import load_module
 from preflight.python.objects import Abstract, ClassValue, FunctionValue, Instance, ModuleValue
 from preflight.python.position import Position
+from preflight.vocabulary.budgets import PROGRAM_STEPS, SYNTAX_DEPTH, cpu_budget
 from preflight.vocabulary.values import Cause, unknown
 
 STEPS_UNREACHED = 15_000
@@ -73,8 +74,10 @@ class Interpreter(Evaluator):
         self.position = Position()
         try:
             action()
-        except (OutOfSteps, RecursionError):
-            self.exhausted = True
+        except (OutOfSteps, RecursionError) as error:
+            if self.reached and self.cut_off is None:
+                time_or_steps = PROGRAM_STEPS if self.steps_left < 0 else cpu_budget()
+                self.cut_off = SYNTAX_DEPTH if isinstance(error, RecursionError) else time_or_steps
             self.journal.branches.clear()
         self.depth, self.position = depth, position
 

@@ -20,7 +20,17 @@ from contextvars import ContextVar
 from preflight.system.files import MAX_BYTES as FILE_BYTES
 from preflight.vocabulary.progress import QUIET, Progress
 
-__all__ = ["FILE_BYTES", "Budget", "OutOfTime", "ProofTime", "ReadingTime", "TraceTime", "cpu_is_over", "keep_time"]
+__all__ = [
+    "FILE_BYTES",
+    "Budget",
+    "OutOfTime",
+    "ProofTime",
+    "ReadingTime",
+    "TraceTime",
+    "cpu_budget",
+    "cpu_is_over",
+    "keep_time",
+]
 
 
 class Budget(int):
@@ -102,6 +112,12 @@ def cpu_is_over() -> bool:
     _run.get().check()
     end = _end.get()
     return end is not None and time.process_time() > end[0]
+
+
+def cpu_budget() -> Budget:
+    """The budget of CPU time that the current file has."""
+    end = _end.get()
+    return CPU_SECONDS if end is None else end[1]
 
 
 def keep_time() -> None:

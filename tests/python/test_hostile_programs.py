@@ -7,6 +7,7 @@ import time
 import pytest
 
 from preflight.python.module import load_module
+from preflight.vocabulary.budgets import PROGRAM_STEPS
 from preflight.vocabulary.values import evaluate
 
 HOSTILE = {
@@ -58,7 +59,7 @@ def test_a_hostile_program_ends(name: str, run) -> None:
 
 def test_what_comes_before_the_budget_ends_stays(run) -> None:
     evaluator = run("from lib import probe\nprobe(16)\n" + "for i in range(50):\n    f(i)\n" * 3000)
-    assert evaluator.exhausted
+    assert evaluator.cut_off is PROGRAM_STEPS
     assert evaluate(evaluator.calls[0].args[0]) == 16
 
 

@@ -137,3 +137,12 @@ def test_functions_that_call_each_other_end_and_say_so(tmp_path: Path, monkeypat
     said = [one.message for _, one in outcome.findings()]
     assert list(outcome.studies())
     assert any("over the budget of 1 seconds of CPU time" in one for one in said)
+
+
+def test_a_program_that_is_cut_off_by_steps_is_not_judged(tmp_path: Path) -> None:
+    """What comes behind the end of the budget may set anything: defaults do not stand for it."""
+    rounds = "for i in range(50):\n    print(i)\n" * 3000
+    (tmp_path / "train.py").write_text(START.format(flags="") + rounds + END.format(batch=4))
+    outcome = check([tmp_path], cwd=tmp_path)
+    assert any("over the budget of 50,000 steps of a program" in one.message for _, one in outcome.findings())
+    assert [result.unjudged is not None for _, result in outcome.studies()] == [True]

@@ -73,6 +73,8 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.program.versions import bounds, imported, of_another_framework, pinned
 
     evaluator = _evaluated(source, call, project)
+    if evaluator.cut_off is not None:
+        raise OutOfTime(evaluator.cut_off)
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
     between = bounds(source.path, project)
