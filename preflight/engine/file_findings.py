@@ -142,9 +142,11 @@ def notes(skipped: Iterable[Skipped], named: Collection[str]) -> Iterator[str]:
 
 
 def unread(part: Unread) -> Finding:
-    """A finding about a part of a file that is over a budget."""
-    message = f"{part.why.words}: what it starts beyond that was not checked, and is unknown"
-    return Finding("invalid-config", Severity.warning, Confidence.high, message, part.origin)
+    """A finding about a part of a file that is over a budget. What a program needs is often unknown; a job that was not
+    seen is not said to be missing anywhere else."""
+    rest = "the program is not judged" if part.whole else "what it starts beyond that was not checked, and is unknown"
+    severity = Severity.info if part.whole else Severity.warning
+    return Finding("invalid-config", severity, Confidence.high, f"{part.why.words}: {rest}", part.origin)
 
 
 def unproved(findings: Iterable[Finding]) -> Iterator[str]:

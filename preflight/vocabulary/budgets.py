@@ -216,7 +216,7 @@ JOINED_DEPTH = Budget(100, "levels of an expression")
 
 PROGRAM_CHARACTERS = Budget(2**19, "characters of a Python file")
 """A syntax tree takes a thousand bytes for each name. Training programs have some 50,000 characters."""
-PROGRAM_STEPS = Budget(50_000, "steps of a program")
+PROGRAM_STEPS = Budget(150_000, "steps of a program")
 """A training script of 600 lines takes some 3,000."""
 EXPRESSION_NODES = Budget(300, "parts of an expression of a program")
 """A value that is doubled in a loop grows without limit."""

@@ -272,11 +272,13 @@ class Unread:
 
     why: Unknown
     origin: Origin
+    whole: bool = False
+    """Whether it is all of a program: what it sets may be written anywhere."""
 
     @classmethod
-    def beyond(cls, budget: Budget, origin: Origin) -> Unread:
+    def beyond(cls, budget: Budget, origin: Origin, whole: bool = False) -> Unread:
         """What a file has more of than a budget allows."""
-        return cls(Unknown(f"it is {budget.over}", Cause.budget), origin)
+        return cls(Unknown(f"it is {budget.over}", Cause.budget), origin, whole)
 
 
 @dataclass(frozen=True, slots=True)

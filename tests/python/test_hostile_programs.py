@@ -58,7 +58,7 @@ def test_a_hostile_program_ends(name: str, run) -> None:
 
 
 def test_what_comes_before_the_budget_ends_stays(run) -> None:
-    evaluator = run("from lib import probe\nprobe(16)\n" + "for i in range(50):\n    f(i)\n" * 3000)
+    evaluator = run("from lib import probe\nprobe(16)\n" + "for i in range(50):\n    f(i)\n" * 9000)
     assert evaluator.cut_off is PROGRAM_STEPS
     assert evaluate(evaluator.calls[0].args[0]) == 16
 

@@ -99,9 +99,9 @@ def test_the_clock_of_a_file_leaves_out_the_files_within_it(monkeypatch: pytest.
     assert not cpu_is_over()
     reading = ReadingTime()
     with reading.of_a_file():
-        now[0] += 9
+        now[0] += 6
         with reading.of_a_file():
-            now[0] += 7
+            now[0] += 5
             assert not cpu_is_over()
         assert not cpu_is_over()
         now[0] += 2

@@ -14,6 +14,7 @@ import pytest
 
 from preflight.engine.ask import check
 from preflight.vocabulary import budgets
+from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome
 
 START = """import argparse
@@ -141,8 +142,9 @@ def test_functions_that_call_each_other_end_and_say_so(tmp_path: Path, monkeypat
 
 def test_a_program_that_is_cut_off_by_steps_is_not_judged(tmp_path: Path) -> None:
     """What comes behind the end of the budget may set anything: defaults do not stand for it."""
-    rounds = "for i in range(50):\n    print(i)\n" * 3000
+    rounds = "for i in range(50):\n    print(i)\n" * 9000
     (tmp_path / "train.py").write_text(START.format(flags="") + rounds + END.format(batch=4))
     outcome = check([tmp_path], cwd=tmp_path)
-    assert any("over the budget of 50,000 steps of a program" in one.message for _, one in outcome.findings())
+    said = "it is over the budget of 150,000 steps of a program: the program is not judged"
+    assert [one.severity for _, one in outcome.findings() if one.message == said] == [Severity.info]
     assert [result.unjudged is not None for _, result in outcome.studies()] == [True]

@@ -62,7 +62,9 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     try:
         return _read(source, call, project)
     except OutOfTime as error:  # what was not read of it may set anything
-        return Reading(source.path, NAME, unread=Unread.beyond(error.budget, Origin(source.path, Span(0, 0))))
+        return Reading(
+            source.path, NAME, unread=Unread.beyond(error.budget, Origin(source.path, Span(0, 0)), whole=True)
+        )
 
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
