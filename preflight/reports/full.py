@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from preflight.reports import concise
 from preflight.reports.bar import bar
-from preflight.reports.places import gutter_of, spot
+from preflight.reports.places import gutter_of, place, spot
 from preflight.reports.rules import address
-from preflight.reports.short import cost_text, flag_of, short
+from preflight.reports.short import MOST_LINES, cost_text, cut, flag_of, short
 from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, note, wrap
 from preflight.reports.summary import summary
-from preflight.vocabulary.findings import Finding, Safety
+from preflight.vocabulary.findings import Finding, Safety, Severity
 from preflight.vocabulary.outcome import Outcome, Report
-from preflight.vocabulary.words import gib
+from preflight.vocabulary.values import Origin
+from preflight.vocabulary.words import gib, plural
 
 _RELATED_LIMIT = 6
 """The most places that are shown after the first one."""
+_ALIKE_NAMED = 3
+"""The most places of the same remark that are named."""
 
 
 def render(outcome: Outcome, look: Look) -> str:
     """All findings, an empty line after each, then the summary."""
     if look.detail == "line":
         return concise.render(outcome, look)
-    shown = _finding if look.detail == "all" else short
-    blocks = ["\n".join(shown(outcome, report, finding, look)) + "\n" for report, finding in outcome.findings()]
-    return "\n".join([*blocks, *summary(outcome, look)]) + "\n"
+    if look.detail == "all":
+        blocks = [_finding(outcome, report, finding, look) for report, finding in outcome.findings()]
+    else:
+        blocks = [_once(outcome, places, look) for places in _alike(outcome)]
+    return "\n".join([*("\n".join(lines) + "\n" for lines in blocks), *summary(outcome, look)]) + "\n"
+
+
+def _alike(outcome: Outcome) -> Iterable[list[tuple[Report, Finding]]]:
+    """The findings of each cause, where they are first met: warnings and remarks that say the same of several places,
+    and mend nothing."""
+    found: dict[object, list[tuple[Report, Finding]]] = {}
+    for number, (report, finding) in enumerate(outcome.findings()):
+        alone = finding.severity is Severity.error or finding.fix or finding.interval or finding.origin is None
+        said = number if alone else (finding.rule, finding.severity, finding.headline, finding.message, finding.help)
+        found.setdefault(said, []).append((report, finding))
+    return found.values()
+
+
+def _once(outcome: Outcome, places: list[tuple[Report, Finding]], look: Look) -> Iterator[str]:
+    """A finding in a few lines, and where else the same is said."""
+    (report, finding), *others = places
+    lines = list(short(outcome, report, finding, look))
+    yield from lines
+    if others:
+        names = dict.fromkeys(_place(outcome, one, same.origin) for one, same in others if same.origin is not None)
+        named = ", ".join(list(names)[:_ALIKE_NAMED])
+        more = f" and {len(names) - _ALIKE_NAMED} more" if len(names) > _ALIKE_NAMED else ""
+        text = f"the same in {plural(len(others), 'more place')}: {named}{more}"
+        said = "\n".join(note("note", text, look, gutter_of(report, [finding.origin]))).split("\n")
+        yield from cut(said, max(MOST_LINES - len(lines), 1), look)
+
+
+def _place(outcome: Outcome, report: Report, origin: Origin) -> str:
+    at = place(report, origin)
+    return outcome.shown(report, origin.path) + (f":{at.line}" if at is not None else "")
 
 
 def _finding(outcome: Outcome, report: Report, finding: Finding, look: Look) -> Iterator[str]:

@@ -44,14 +44,14 @@ def short(outcome: Outcome, report: Report, finding: Finding, look: Look) -> Ite
     mended = "\n".join(note(*remedy, look, gutter)).split("\n") if remedy else []
     kept = min(len(mended), 2 if finding.fix is not None else 1)
     first = min(len(said), max(left - kept, 1))
-    said = _cut(said, first, look)
+    said = cut(said, first, look)
     yield from f"{look.paint(head, style)}: {look.paint(chr(10).join(said), 'bold')}".split("\n")
     yield from where
     yield from size
-    yield from _cut(mended, left - first, look)
+    yield from cut(mended, left - first, look)
 
 
-def _cut(lines: list[str], most: int, look: Look) -> list[str]:
+def cut(lines: list[str], most: int, look: Look) -> list[str]:
     """The first lines. Three dots end the last one if there are more."""
     if len(lines) <= most:
         return lines

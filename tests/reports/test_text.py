@@ -19,7 +19,7 @@ from preflight.reports.streams import clean
 from preflight.reports.style import Look, columns, look_for, wrap
 from preflight.reports.summary import studies_line, summary
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, Verdict
-from preflight.vocabulary.findings import Part
+from preflight.vocabulary.findings import Part, Severity
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.standing import Assumption, Standing
 from preflight.vocabulary.study import Bound
@@ -31,6 +31,18 @@ from preflight.vocabulary.words import fits_if as words_of_fits
 
 PLAIN = Look(width=100)
 WHOLE = Look(width=100, detail="all")
+
+
+def test_a_remark_of_many_places_is_shown_once(tmp_path: Path) -> None:
+    bare = {"rule": "invalid-config", "message": "no program", "fix": None, "interval": None, "severity": Severity.info}
+    places = [Origin("sweep.yaml", Span(at, at + 2)) for at in range(5)]
+    remarks = tuple(finding(**{**bare, "origin": at}) for at in places)
+    once = render("full", outcome(tmp_path, (*remarks, finding())), PLAIN)
+    assert once.count("info[invalid-config]: no program") == 1
+    assert "the same in 4 more places: sweep.yaml:1" in once
+    assert render("full", outcome(tmp_path, remarks), WHOLE).count("no program") == 5
+    errors = tuple(finding(**{**bare, "severity": Severity.error, "origin": at}) for at in places)
+    assert render("full", outcome(tmp_path, errors), PLAIN).count("no program") == 5
 
 
 def test_full_finding(tmp_path: Path) -> None:
