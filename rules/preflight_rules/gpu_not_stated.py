@@ -118,8 +118,8 @@ class GpuNotStated(Rule):
             estimate=device,
             settings=("machine.gpu",),
             label=f"needs {least}{gib(need.expected)}",
-            headline=f"no GPU is stated, so no GPU memory was checked: {which} {least}{gib(need.expected)}; "
-            f"{_holding(device, case)}",
+            headline=f"no GPU is stated, so no GPU memory was checked: {which} {least}{gib(need.expected)}"
+            f"{_if_known(case)}; {_holding(device, case)}",
             help=(
                 *_unknown_type(case),
                 'say --gpu NAME, or write gpu = "NAME" in preflight.toml (in pyproject.toml below [tool.preflight]); '
