@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from costs import pytest_collection_modifyitems, pytest_runtest_protocol  # noqa: F401  # hooks
 from folders import Write
 
 if TYPE_CHECKING:
