@@ -1,7 +1,7 @@
 """Measures what tests cost, and writes the list of those that a plain `pytest` leaves to `pytest -m slow`.
 
-`python scripts/costly_tests.py`, on a machine that does nothing else. What a test costs is processor time, that of the
-processes that it starts included. The first test that needs a library pays for its import, so a second call may add some.
+`python scripts/costly_tests.py`, on an idle machine. What a test costs is processor time, that of the
+processes that it starts included. The first test that needs a library pays for its import: a second call may add some.
 """
 
 from __future__ import annotations
