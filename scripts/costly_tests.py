@@ -39,9 +39,7 @@ def main() -> int:
     LIST.write_text("".join(f"{test}\n" for test in chosen), encoding="utf-8")
     total = sum(seconds for _, seconds in costs)
     left = sum(seconds for test, seconds in costs if test in set(chosen))
-    print(
-        f"{len(costs)} tests took {total:.0f} s of a processor; {len(chosen)} of them, {left:.0f} s, are left to -m slow"
-    )
+    print(f"{len(costs)} tests took {total:.0f} s of a processor; {len(chosen)} of them, {left:.0f} s, are left out")
     return 0
 
 
