@@ -232,7 +232,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=thorough.examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=thorough.examples(100), suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(st.sampled_from(sorted(plain(one()))), JSON, max_size=3), JSON, JSON)
 def test_whatever_a_line_has_it_is_a_run_or_left_out(change: dict[str, object], group: object, value: object) -> None:
     job = {"model": {"name": group, "config": group}, "train": {"batch_size": value}}
