@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 import pytest
+from costs import STALE, left_to_slow, stale
 from sources import trees
 
 CLOCKS = frozenset(["perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns"])
@@ -78,6 +79,29 @@ def test_tests_that_start_a_service_are_marked() -> None:
     assert found
     marked = "pytestmark = pytest.mark.integration"
     assert [name for name, tree in found if marked not in {ast.unparse(node) for node in tree.body}] == []
+
+
+def test_costly_tests_are_tests(pytestconfig: pytest.Config) -> None:
+    if STALE not in pytestconfig.stash:
+        pytest.skip("not all tests were collected")
+    assert not pytestconfig.stash[STALE], "renamed or gone: repair these lines of tests/costly.txt"
+
+
+def test_a_renamed_test_and_a_file_that_is_gone_are_seen() -> None:
+    lines = ["tests/costs.py::one", "tests/costs.py::old", "tests/gone.py::one", "tests/conftest.py::needs_a_package"]
+    assert stale(lines, {"tests/costs.py::one"}) == {"tests/costs.py::old", "tests/gone.py::one"}
+
+
+def test_what_costs_much_is_left_to_slow_tests() -> None:
+    costs = [
+        ("a.py::one", 3.0),
+        ("a.py::two", 2.0),
+        ("b.py::one", 0.1),
+        ("b.py::two", 0.3),
+        ("c/d.py::one", 9.0),
+        ("c/d.py::two", 9.0),
+    ]
+    assert left_to_slow(costs, 0.2, ("c/",)) == ["a.py::one", "b.py::two"]
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ OPTION = st.sampled_from(
 NAME = st.text(string.ascii_letters, min_size=1, max_size=6).map(lambda name: f"V{name}".encode())
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     options=st.lists(OPTION, max_size=4),
     rest=st.lists(WORD, max_size=4),

@@ -244,7 +244,7 @@ def test_a_script_that_sbatch_would_refuse_for_its_size_is_refused() -> None:
 
 
 @given(st.text(st.sampled_from("aA1 ='\"\\$(){}[]#;&|<>\n\té😀:-+@*"), max_size=60))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_any_text_is_read_and_every_place_lies_in_it(text: str) -> None:
     document = parse(text)
     for command in document.commands:

@@ -124,7 +124,7 @@ def test_places_of_option_name_and_value() -> None:
 
 
 @given(st.text(st.sampled_from("#SBATCH -=\"'\\mN4\n x$"), max_size=60))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_any_text_is_read_and_places_hold_the_values(text: str) -> None:
     directives, ignored = read_directives("#SBATCH " + text)
     for directive in directives:

@@ -268,7 +268,7 @@ def _equal(one: Value, other: Value) -> bool:
 
 
 @given(documents(), LEAVES, st.data())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_replacing_changes_the_route_and_nothing_else(
     document: tuple[str, str], value: Any, data: st.DataObject
 ) -> None:
@@ -290,7 +290,7 @@ def test_replacing_changes_the_route_and_nothing_else(
 
 
 @given(documents(), st.data())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_keeping_items_leaves_these_items_and_the_rest(document: tuple[str, str], data: st.DataObject) -> None:
     text, version = document
     before = parse(text, version=version)
@@ -308,7 +308,7 @@ def test_keeping_items_leaves_these_items_and_the_rest(document: tuple[str, str]
 
 
 @given(documents(), KEYS, LEAVES, st.data())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_inserting_adds_one_key(document: tuple[str, str], key: str, value: Any, data: st.DataObject) -> None:
     text, version = document
     before = parse(text, version=version)
@@ -329,7 +329,7 @@ def test_inserting_adds_one_key(document: tuple[str, str], key: str, value: Any,
 
 
 @given(st.dictionaries(KEYS, TREES, min_size=1), st.one_of(st.none(), st.integers(0, 4)), LEAVES, st.data())
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_json_replacing_changes_the_route_alone(tree: Any, indent: int | None, value: Any, data: st.DataObject) -> None:
     text = json.dumps(tree, indent=indent, ensure_ascii=data.draw(st.booleans()))
     before = parse(text, "a.json")

@@ -69,7 +69,7 @@ TREES = st.recursive(
 
 
 @given(TREES, st.sampled_from([None, 1, "\t"]), st.booleans())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_values_and_places_agree_with_the_library(tree: Any, indent: Any, ascii: bool) -> None:
     text = json.dumps(tree, indent=indent, ensure_ascii=ascii)
     document = parse(text)

@@ -107,7 +107,7 @@ def test_odd_escapes_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
 @given(
     st.lists(st.sampled_from(["é", "😀", "a", "'", "1"]), min_size=1, max_size=6), st.sampled_from(["\n", "\r\n", "\r"])
 )
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_places_hold_the_text_of_their_node(pieces: list[str], newline: str) -> None:
     strings = [repr(piece * 3) for piece in pieces]
     text = newline.join(f"x{i} = [{', '.join(strings)}, {string}]  # é" for i, string in enumerate(strings))

@@ -73,7 +73,7 @@ def test_values_take_the_style_of_what_stands_there(old: str, value: Value, lang
 
 
 @given(st.integers(0, 2**45), st.sampled_from(["1G", "1", "1M", "1k", "1TB"]))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_sizes_are_enough_and_at_most_a_hundredth_more(size: int, old: str) -> None:
     text = render(old, size, "slurm-size").upper().removesuffix("B")
     units = {"K": 2**10, "M": MIB, "G": GIB, "T": 2**40}
@@ -82,7 +82,7 @@ def test_sizes_are_enough_and_at_most_a_hundredth_more(size: int, old: str) -> N
 
 
 @given(st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=8), st.sampled_from(["a", "'a'", '"a"']))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_shell_words_read_back(value: str, old: str) -> None:
     text = render(old, value, "bash")
     (assignment,) = parse_bash(Source("a.sh", f"X={text}\n")).assignments
@@ -103,7 +103,7 @@ SCALARS = st.one_of(
     st.sampled_from(["", "1", "x", "1_000", "1e-4", "True", "0.5"]),
     st.sampled_from(["1.1", "1.2", "omegaconf"]),
 )
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 def test_yaml_values_read_back_in_every_version(value: Value, old: str, version: str) -> None:
     for flow in (False, True):
         text = render(old, value, "yaml", version, flow)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_yaml_values_read_back_in_every_version(value: Value, old: str, version:
 
 
 @given(SCALARS, st.sampled_from(["", "1", '"x"', "1e-4", "true"]))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_json_values_read_back(value: Value, old: str) -> None:
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return

@@ -65,7 +65,7 @@ def test_scalars_mean_what_the_reading_tool_takes_them_for(
 
 
 @given(st.from_regex(r"[-+]?[0-9a-fx_:.eEoO+-]{1,8}|[yYnN~]|on|off|true|null|\.nan", fullmatch=True))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_plain_scalars_agree_with_the_libraries(text: str) -> None:
     from omegaconf._utils import get_yaml_loader
 
@@ -228,7 +228,7 @@ def test_too_many_values_are_an_error() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_any_text_is_read_or_refused_in_words(text: str) -> None:
     try:
         document = parse(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 
 from preflight.engine import estimator as module
@@ -59,7 +59,7 @@ def test_a_job_whose_blocks_do_not_fit_into_each_other() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, derandomize=True)
 @given(some.fixed_dictionaries(TEXT), some.floats(0.5, 1.6))
 def test_no_verdict_is_surer_than_the_estimate(fields: dict[str, object], share: float) -> None:
     job = build({name: value for name, value in fields.items() if value is not None})

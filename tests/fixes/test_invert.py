@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.fixes.invert import solutions
@@ -86,7 +86,6 @@ EXPRESSIONS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(EXPRESSIONS, st.integers(1, 4096))
 def test_a_solution_solves(expr: Expr, value: int) -> None:
     for solution in solutions(expr, value):

@@ -154,7 +154,7 @@ def parsed(text: str) -> YamlDocument:
         raise
 
 
-_SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=80)
+_SLOW = settings(suppress_health_check=list(HealthCheck), max_examples=80)
 
 
 @_SLOW

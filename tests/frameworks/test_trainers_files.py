@@ -235,7 +235,7 @@ VALUES: st.SearchStrategy[Value] = st.recursive(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(top=st.dictionaries(NAMES, VALUES, max_size=12), words=st.dictionaries(NAMES, LEAVES, max_size=3))
 def test_no_shape_of_values_breaks_a_reader(kind: str, top: dict[str, Value], words: dict[str, Value]) -> None:
     said: dict[str, Expr] = {name: Const(value) for name, value in words.items()}

@@ -76,7 +76,7 @@ TEXT = st.text(st.sampled_from("ab1=:-,[]{}()\"'$&*!#|<>\n\t \\\ud800é"), max_s
 
 @pytest.mark.parametrize("kind", [kind for kind in fuzz_readers.READERS if kind != "project"])
 @given(text=TEXT)
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(80))
 def test_any_text_is_read_or_refused(kind: str, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     names = {"documents": ("a.yaml", "a.json", "a.sh", "a.py", "a.toml"), "job": ("j.json",)}
     for name in names.get(kind, ("preflight.toml",)):

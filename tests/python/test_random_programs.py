@@ -99,7 +99,7 @@ def truth(text: str, p: int, q: int) -> list[object] | None:
     return seen
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(programs, st.integers(0, 4), st.integers(0, 4))
 def test_never_a_wrong_value(program: str, p: int, q: int) -> None:
     body = FUNCTION + program + "\n" + TAIL
@@ -118,7 +118,7 @@ def test_never_a_wrong_value(program: str, p: int, q: int) -> None:
         assert isinstance(said, Unknown) or said == value, program
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(programs)
 def test_nothing_is_unknown_where_all_is_given(program: str) -> None:
     """Without parameters and loops of unknown length, every value is known."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_spaces import box
 
@@ -104,7 +104,6 @@ def test_bounds_use_the_hardest_corner_of_the_other_axes() -> None:
     assert found.low == 21
 
 
-@settings(deadline=None)
 @given(st.integers(-3, 3), st.integers(-3, 3), st.integers(-20, 20))
 def test_the_hardest_corner_decides(a: int, b: int, c: int) -> None:
     space = box({"x": (Range(1, 5, 1), None), "y": (Range(0, 4, 1), None)})

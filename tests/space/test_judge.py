@@ -260,7 +260,7 @@ def brute_force(space: Box, capacity: int) -> int:
 NUMBERS = st.lists(st.integers(1, 60), min_size=1, max_size=4, unique=True).map(tuple)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     NUMBERS,
     NUMBERS,

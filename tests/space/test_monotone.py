@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.space.monotone import direction, increasing, interval
@@ -72,7 +72,6 @@ EXPRESSIONS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(EXPRESSIONS, st.integers(2, 8))
 def test_a_direction_is_never_wrong(expr: Expr, y: int) -> None:
     way = direction(expr, "x", KNOWN)
@@ -84,7 +83,6 @@ def test_a_direction_is_never_wrong(expr: Expr, y: int) -> None:
     assert way != 0 or len(set(map(repr, values))) == 1
 
 
-@settings(deadline=None)
 @given(EXPRESSIONS, st.integers(1, 64), st.integers(2, 8))
 def test_an_interval_holds_every_value(expr: Expr, x: int, y: int) -> None:
     found = interval(expr, KNOWN)

@@ -162,18 +162,18 @@ def test_only_the_user_may_read_it(store: Path) -> None:
 
 def test_no_name_no_path_no_host(store: Path) -> None:
     fields: dict[str, Any] = {
-        "model.name": "ada/private-model", "train.batch_size": 8, "model.path": "/home/ada/model",
-        "model.architecture": "adanet", "model.config": {
-            "_name_or_path": "/home/ada/model", "auto_map": {"AutoModel": "ada/code--model.Ada"}, "layers": ["ada"],
-            "id2label": {"0": "Ada"}, "label2id": {"Ada": 0}, "hidden_act": "gelu", "/home/ada": 1,
+        "model.name": "quoz/private-model", "train.batch_size": 8, "model.path": "/home/quoz/model",
+        "model.architecture": "quoznet", "model.config": {
+            "_name_or_path": "/home/quoz/model", "auto_map": {"AutoModel": "quoz/code--model.Quoz"}, "layers": ["quoz"],
+            "id2label": {"0": "Quoz"}, "label2id": {"Quoz": 0}, "hidden_act": "gelu", "/home/quoz": 1,
         },
-        "model.kwargs": {"pretrained_cfg": {"file": "/home/ada/w.pth"}},
-        "train.peft.targets": r"ada/.*\.(q|v)_proj", "train.peft.options": {"rank_pattern": {"/home/ada": 1}},
+        "model.kwargs": {"pretrained_cfg": {"file": "/home/quoz/w.pth"}},
+        "train.peft.targets": r"quoz/.*\.(q|v)_proj", "train.peft.options": {"rank_pattern": {"/home/quoz": 1}},
     }  # fmt: skip
     assert "gelu" in str(canonical(job_of(fields)))
     add(kept_run(WatchedRun(1, 2.0, (RANK,)), job_of(fields), None))
     data = store.read_bytes() + json.dumps(plain(runs()[0])).encode()
-    for word in ("ada", "Ada", "private", "secret", os.uname().nodename):
+    for word in ("quoz", "Quoz", "private", "secret", os.uname().nodename):  # no digest has these letters
         assert word.encode() not in data
 
 
@@ -232,7 +232,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=thorough.examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=thorough.examples(100), suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(st.sampled_from(sorted(plain(one()))), JSON, max_size=3), JSON, JSON)
 def test_whatever_a_line_has_it_is_a_run_or_left_out(change: dict[str, object], group: object, value: object) -> None:
     job = {"model": {"name": group, "config": group}, "train": {"batch_size": value}}

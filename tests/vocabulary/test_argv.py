@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.vocabulary.argv import bind, bind_words
@@ -103,7 +103,6 @@ def test_what_nobody_takes_is_left() -> None:
     assert [w.prefix for w in bind(ALL, [word("--other=3"), word("--amp")]).left] == ["--other="]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(["--batch_size=4", "-b8", "--amp", "--name=x", "--batch 2", "--no-compile", "--compile"]),

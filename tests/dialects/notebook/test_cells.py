@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.dialects.notebook.cells import Cell, read_notebook
@@ -28,7 +28,6 @@ def _cells(text: str) -> list[Cell]:
 
 
 @given(st.lists(st.lists(WHOLE, max_size=4), max_size=4), JUNK, st.booleans(), st.sampled_from([None, 1, "\t"]))
-@settings(deadline=None)
 def test_cells_are_what_json_reads(
     sources: list[list[str]], junk: object, ascii_only: bool, indent: int | str | None
 ) -> None:
@@ -45,7 +44,6 @@ def test_cells_are_what_json_reads(
 
 
 @given(st.text(alphabet="abc=!%?#'\"\\\n ()[]1", max_size=60))
-@settings(deadline=None)
 def test_any_cell_is_translated_to_python(text: str) -> None:
     for cell in _cells(json.dumps({"cells": [{"cell_type": "code", "source": text}]})):
         python = translated(cell).python
@@ -54,7 +52,6 @@ def test_any_cell_is_translated_to_python(text: str) -> None:
 
 
 @given(JUNK)
-@settings(deadline=None)
 def test_any_json_is_read_or_refused(junk: object) -> None:
     for value in (
         junk,
@@ -66,7 +63,6 @@ def test_any_json_is_read_or_refused(junk: object) -> None:
 
 
 @given(st.text(alphabet='{}[],:"\\u12da cells', max_size=60))
-@settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(DocumentError):
         _cells(text)

@@ -41,7 +41,7 @@ def test_a_source_that_is_not_there_sets_nothing(tmp_path: Path) -> None:
     assert [script.words(link) for link in script.reading.links][-1] == ["--bs", "?"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(alphabet="ab=$ {}()[]\"'\\\n&|;<>#-1234567890srunpythotai.", max_size=80))
 def test_no_script_crashes_the_reader(text: str) -> None:
     import tempfile

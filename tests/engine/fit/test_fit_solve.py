@@ -26,7 +26,7 @@ from preflight_rules.shared.programs import LOOP
 
 MODELS = ("gpt2", "bert-base-uncased", "t5-small", "distilbert-base-uncased")
 GPUS = ("T4", "RTX 3080 10GB", "RTX 4090", "L40S", "A100 80GB")
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite
