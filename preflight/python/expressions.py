@@ -29,6 +29,7 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     is_object,
+    of_file_names,
     open_container,
     openness,
     sequence,
@@ -112,6 +113,8 @@ def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abs
         found = None if part is None else ev.value_of(ev.expression(part, frame))
         if part is not None and found is not None and (not isinstance(found, int) or isinstance(found, bool)):
             place = node.lower or node.upper or part
+            if of_file_names(value):
+                return value
             return unknown("the bounds of the slice are not known", frame.module.origin(place))
         bounds.append(found if isinstance(found, int) else None)
     if bounds[2] == 0:

@@ -24,7 +24,17 @@ from preflight.python.arrays import (
 )
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.headers import read_npy
-from preflight.python.objects import COUNTS, Abstract, CallRecord, Container, Instance, is_expr, sequence, to_expr
+from preflight.python.objects import (
+    COUNTS,
+    LENGTH,
+    Abstract,
+    CallRecord,
+    Container,
+    Instance,
+    is_expr,
+    sequence,
+    to_expr,
+)
 from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
 
 _Maker = Callable[[Array, CallRecord, Evaluator], Array | None]
@@ -138,11 +148,27 @@ def _scalar(expr: Expr, ev: Evaluator) -> str:
     if isinstance(expr, Op) and expr.operator in ("+", "-", "*", "//", "%", "/", "**", "neg"):
         kinds = [_scalar(operand, ev) for operand in expr.operands]
         return "" if "" in kinds else "float" if "float" in kinds or expr.operator == "/" else "int"
-    if isinstance(expr, Op) and expr.operator in ("==", "!=", "<", "<=", ">", ">=", "not"):
+    if isinstance(expr, Op) and expr.operator in ("==", "!=", "<", "<=", ">", ">=", "not", "in", "not in", "is"):
         return "bool"
+    if isinstance(expr, Op) and expr.operator in ("int", "float", "bool"):  # of whatever it is, the result is a number
+        return expr.operator
+    if isinstance(expr, Op) and expr.operator == "len":
+        return "int"
+    if isinstance(expr, Op) and expr.operator == "if":
+        then, otherwise = (_scalar(operand, ev) for operand in expr.operands[1:])
+        return then if then == otherwise else ""
+    if isinstance(expr, Op) and expr.operator == "get":  # an item of which it is not known which one it is
+        every = ev.value_of(expr.operands[0])
+        items = [*every.values()] if isinstance(every, Mapping) else every if isinstance(every, tuple) else ()
+        kinds = [_name_of_number(one) for one in items]
+        return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else ""
     value = ev.value_of(expr)
     if isinstance(value, Unknown):
-        return {INDEX: "int", COUNTS: "int", DRAWN: "float"}.get(value.words, "")
+        return {INDEX: "int", COUNTS: "int", LENGTH: "int", DRAWN: "float"}.get(value.words, "")
+    return _name_of_number(value)
+
+
+def _name_of_number(value: object) -> str:
     return next(
         (name for kind, name in ((bool, "bool"), (int, "int"), (float, "float")) if isinstance(value, kind)), ""
     )
