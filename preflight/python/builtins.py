@@ -9,8 +9,8 @@ from preflight.python.access import attribute, class_attribute, mark_changed, re
 from preflight.python.arrays import array_of
 from preflight.python.config_objects import config_default
 from preflight.python.evaluator import CallSite
+from preflight.python.known_kinds import LENGTH, of_file_names
 from preflight.python.objects import (
-    LENGTH,
     Abstract,
     Attribute,
     Config,
@@ -23,7 +23,6 @@ from preflight.python.objects import (
     alternatives,
     changes_in_loop,
     is_expr,
-    of_file_names,
     openness,
     sequence,
     to_expr,

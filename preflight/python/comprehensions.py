@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from preflight.python.access import assign
 from preflight.python.evaluator import Evaluator
-from preflight.python.objects import Abstract, Container, Frame, Instance, counted_in_loop, of_file_names
+from preflight.python.known_kinds import of_file_names
+from preflight.python.objects import Abstract, Container, Frame, Instance, counted_in_loop
 from preflight.vocabulary.values import Const, Expr, Op, Ref
 
 

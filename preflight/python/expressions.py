@@ -14,6 +14,7 @@ from preflight.python.evaluator import Evaluator
 from preflight.python.files import join_path
 from preflight.python.functions import parameter_defaults
 from preflight.python.imports import resolve
+from preflight.python.known_kinds import of_file_names
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -29,7 +30,6 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     is_object,
-    of_file_names,
     open_container,
     openness,
     sequence,

@@ -374,17 +374,7 @@ def changes_in_loop(origin: Origin | None = None) -> Const:
     return unknown("it changes in a loop", origin, Cause.run_time)
 
 
-FILE_NAMES = frozenset({"glob", "iglob", "rglob", "listdir", "iterdir", "scandir"})
-"""Functions and methods that give names of files."""
-
-
-def of_file_names(value: Abstract) -> bool:
-    """Whether a value is what such a function gave: ordered, cut or filtered it is one still."""
-    return isinstance(value, Instance) and value.cls is None and value.made_by.rpartition(".")[2] in FILE_NAMES
-
-
 COUNTS = "it counts the rounds of a loop"
-LENGTH = "the length of the object is only known when the program runs"
 
 
 def counted_in_loop(value: Abstract, origin: Origin | None = None) -> Const:

@@ -24,9 +24,8 @@ from preflight.python.arrays import (
 )
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.headers import read_npy
+from preflight.python.known_kinds import DRAWN, kind_of_number
 from preflight.python.objects import (
-    COUNTS,
-    LENGTH,
     Abstract,
     CallRecord,
     Container,
@@ -35,7 +34,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
+from preflight.vocabulary.values import Const, unknown
 
 _Maker = Callable[[Array, CallRecord, Evaluator], Array | None]
 
@@ -75,9 +74,6 @@ def _drawn(at: int, default: str, dtype_at: int | None = None) -> Hook:
         return make(record, Array(shape, dtype, _library(record))) if shape is not None and dtype else None
 
     return hook
-
-
-DRAWN = "a number that is drawn at random"
 
 
 def _randint(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -133,50 +129,10 @@ def converted(value: Abstract, ev: Evaluator, library: str, dtype: str | None = 
         wide = next((one for one in inner if one is not None and one.dtype.startswith("float")), first)
         return new(wide, (Const(len(items)), *first.shape))
     if is_expr(value):
-        found = _scalar(to_expr(value), ev)
+        found = kind_of_number(to_expr(value), ev)
         default = {"float": "float32" if library == "torch" else "float64", "int": "int64", "bool": "bool"}.get(found)
         return Array((), dtype or default, library) if default is not None else None
     return None
-
-
-INDEX = "the number of the sample"
-"""The index that a data set is asked for: a number, and no more is known of it."""
-
-
-def _scalar(expr: Expr, ev: Evaluator) -> str:
-    """float, int, bool or "" (it is no number, or not known): an index stays a number under arithmetic."""
-    if isinstance(expr, Op) and expr.operator in ("+", "-", "*", "//", "%", "/", "**", "neg"):
-        kinds = [_scalar(operand, ev) for operand in expr.operands]
-        return "" if "" in kinds else "float" if "float" in kinds or expr.operator == "/" else "int"
-    if isinstance(expr, Op) and expr.operator in ("==", "!=", "<", "<=", ">", ">=", "not", "in", "not in", "is"):
-        return "bool"
-    if isinstance(expr, Op) and expr.operator in ("int", "float", "bool"):  # of whatever it is, the result is a number
-        return expr.operator
-    if isinstance(expr, Op) and expr.operator == "len":
-        return "int"
-    if isinstance(expr, Op) and expr.operator == "if":
-        then, otherwise = (_scalar(operand, ev) for operand in expr.operands[1:])
-        return then if then == otherwise else ""
-    if isinstance(expr, Op) and expr.operator == "get":  # an item of which it is not known which one it is
-        every = ev.value_of(expr.operands[0])
-        items = [*every.values()] if isinstance(every, Mapping) else every if isinstance(every, tuple) else ()
-        kinds = [_name_of_number(one) for one in items]
-        return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else ""
-    value = ev.value_of(expr)
-    if isinstance(value, Unknown):
-        return {INDEX: "int", COUNTS: "int", LENGTH: "int", DRAWN: "float"}.get(value.words, "")
-    return _name_of_number(value)
-
-
-def _name_of_number(value: object) -> str:
-    return next(
-        (name for kind, name in ((bool, "bool"), (int, "int"), (float, "float")) if isinstance(value, kind)), ""
-    )
-
-
-def is_number(expr: Expr, ev: Evaluator) -> bool:
-    """Whether it is a number, even if it is not known which."""
-    return bool(_scalar(expr, ev))
 
 
 def _tensor(record: CallRecord, ev: Evaluator) -> Abstract | None:

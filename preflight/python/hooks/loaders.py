@@ -25,9 +25,9 @@ from preflight.python.arrays import (
 )
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import path_text
-from preflight.python.hooks.arrays import INDEX, is_number
 from preflight.python.hooks.pictures import UNREAD, apply, picture
 from preflight.python.hooks.unread_data import keeps_unread
+from preflight.python.known_kinds import INDEX, is_number, of_file_names
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -39,7 +39,6 @@ from preflight.python.objects import (
     Key,
     alternatives,
     is_expr,
-    of_file_names,
     sequence,
     to_expr,
 )

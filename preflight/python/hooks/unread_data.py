@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.python.arrays import array_of
+from preflight.python.known_kinds import FILE_NAMES
 from preflight.python.objects import (
-    FILE_NAMES,
     Abstract,
     Attribute,
     ClassValue,
