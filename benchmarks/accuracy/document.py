@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.accuracy import report
 from benchmarks.accuracy.fits import Judged, confusion
 from benchmarks.accuracy.measure import Measured
-from benchmarks.accuracy.orders import HEADS
+from benchmarks.accuracy.orders import shown
 from benchmarks.accuracy.peers import Peer
 from benchmarks.accuracy.tool import NAME
 from benchmarks.accuracy.truth import Run
@@ -86,7 +86,7 @@ def text(runs: Sequence[Run], peers: Sequence[Peer], found: Measured, judged: Se
     lines += [*_own_gpu(runs, found), "## The worst rows\n", *report.worst(found.scores, _phases(found))]
     lines += [INTERVALS, *report.intervals(found.scores)]
     if orders:
-        lines += [ORDERS, *report.table(HEADS, orders)]
+        lines += [ORDERS, *shown(orders)]
     lines += ["## What preflight refuses\n", *report.refusals(found.scores)]
     lines += [
         "## Not scored\n",

@@ -191,7 +191,31 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
     "huatuo60-3090-b8": _ALPACA_LORA,
     "huatuo60-3090-b32": _ALPACA_LORA,
     "dbgpthub248-chatglm3-4090": {"train.precision": "fp32", "model.parameters": 6_243_584_000},  # "6.24 B"
-    "zero3-27b-lora-2xl40s": {"model.parameters": 27_800_000_000},  # 55.6 GB in bf16
+    "zero3-27b-lora-2xl40s": {
+        # 55.6 GB in bf16; the row: the model was made before the arguments that switch on deepspeed.zero.Init.
+        "model.parameters": 27_800_000_000,
+        "parallel.options": {"zero3_init_flag": False},
+    },
+    "wenet-whisperL-8x3090": {
+        # A batch has at most 12,000 frames of 10 ms, padding included: four windows of 30 s. Text as long as Whisper
+        # takes it (448 tokens) is more than any of AISHELL's sentences.
+        "task": "speech-seq2seq",
+        "train.batch_size": 4,
+        "train.target_len": 448,
+    },
+    "trl3678-grpo-0.6b-20gb": {
+        # trl/trainer/grpo_trainer.py of 0.19: log-probabilities of whole sequences from whole logits, a name loads in
+        # fp32, and beta 0 needs no reference; prompts and completions of 256 tokens each.
+        "task": "causal-lm",
+        "train.precision": "fp32",
+        "train.loss": "log-probabilities",
+    },
+    "platypus10-70b-mp": {
+        # As the rows with a process for each GPU; one process has the layers on four GPUs (device_map="auto"), so the
+        # 32 micro-batches go through one after the other.
+        **_PLATYPUS,
+        "train.grad_accum": 1,
+    },
     "ilrg1-resnet50-512": {"train.optimizer": "sgd"},  # gradients and no optimizer: sgd keeps no state either
     "ilrg1-resnet50-1024": {"train.optimizer": "sgd"},
     "smol-28L-b8-2048-4090": Inexpressible("a hand-written decoder with a second prediction head"),
@@ -206,7 +230,6 @@ FACTS: Mapping[str, Fields | Inexpressible] = {
         "train.gradient_checkpointing": False,
     },
     "unsloth2366-gemma3-27b-h200": Inexpressible("Unsloth's kernels, which no Job field says"),
-    "trl3678-grpo-0.6b-20gb": Inexpressible("GRPO: groups of generated completions"),
     "gemma4-2xl40s-16k": Inexpressible("a model without a public configuration of that name"),
     "gemma4-2xl40s-16k-fixed": Inexpressible("a model without a public configuration of that name"),
     "tf-timm72-resume": Inexpressible("the model is not named"),
@@ -259,10 +282,7 @@ def _bytes(text: str | None) -> int | None:
     return None if found is None else round(float(found[1]) * 1024 ** (" KMG".index(found[2])))
 
 
-def _fields(report: Report, facts: Fields) -> Fields | Inexpressible:
-    parallel = _parallel(report)
-    if isinstance(parallel, Inexpressible):
-        return parallel
+def _fields(report: Report, facts: Fields) -> Fields:
     tables = _LITGPT if report["cluster"] == "litgpt-tables" else {}
     return {
         **_model(report["model"]),
@@ -274,7 +294,7 @@ def _fields(report: Report, facts: Fields) -> Fields | Inexpressible:
         "train.optimizer": _OPTIMIZERS.get((report["optimizer"] or "").lower().split(" ")[0]),
         "train.gradient_checkpointing": _checkpointing(report),
         **_peft(report),
-        **parallel,
+        **_parallel(report),
         **_machine(report),
         **tables,
         **facts,
@@ -317,17 +337,17 @@ def _peft(report: Report) -> dict[str, object]:
     return found
 
 
-def _parallel(report: Report) -> dict[str, object] | Inexpressible:
+def _parallel(report: Report) -> dict[str, object]:
     """How the job was spread, in a Job's words."""
     words = report["parallelism"].lower()
-    if "device_map" in words or "pipeline" in words:
-        return Inexpressible("layers on several GPUs one after another (device_map)")
     kinds = ("zero1", "zero2", "zero3", "fsdp", "ddp")
     strategy = next((kind for kind in kinds if words.startswith(kind)), "none")
     nodes = 2 if "2 nodes" in words else 1
     gpus = (report["gpu_count"] or 1) // nodes
     found: dict[str, object] = {"parallel.strategy": strategy, "parallel.nodes": nodes}
     found |= {"parallel.gpus_per_node": gpus, "parallel.ranks_per_node": gpus}
+    if "device_map" in words:  # one process; each GPU has its share of the layers
+        found["parallel.pipeline"] = gpus
     if "offload" in words:
         found["parallel.offload"] = "parameters" if "param" in words else "optimizer"
     return found

@@ -9,6 +9,7 @@ from preflight.python.access import attribute, class_attribute, mark_changed, re
 from preflight.python.arrays import array_of
 from preflight.python.config_objects import config_default
 from preflight.python.evaluator import CallSite
+from preflight.python.known_kinds import LENGTH, of_file_names
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -92,7 +93,7 @@ def _reduction(site: CallSite, name: str) -> Abstract:
         if isinstance(value, Instance) and isinstance(method := _length(value), FunctionValue):
             return site.ev.call(replace(method, self_value=value), ())
         if isinstance(value, (Instance, Attribute)):
-            return site.unknown("the length of the object is only known when the program runs", Cause.run_time)
+            return site.unknown(LENGTH, Cause.run_time)
     if "key" in site.kwargs:
         return site.unknown(f"{name}() with a key is not evaluated statically")
     items = site.ev.iterate(value) if not is_expr(value) else None
@@ -135,6 +136,8 @@ def _copied(kind: str) -> Callable[[CallSite], Abstract]:
 
 def _opaque(site: CallSite, kind: str) -> Abstract:
     value = site.args[0]
+    if of_file_names(value):
+        return value
     if is_expr(value):
         return value if not isinstance(to_expr(value), Const) else site.unknown("its items are not known")
     return site.open_container(kind)
@@ -154,6 +157,8 @@ def _distinct(items: list[Abstract]) -> list[Abstract]:
 
 def _sorted(site: CallSite) -> Abstract:
     items = site.items(0)
+    if items is None and site.args and of_file_names(site.args[0]):
+        return site.args[0]
     if items is None or site.kwargs.get("key") is not None:
         return site.unknown("this sorted() is not evaluated statically")
     constants = [item for item in items if isinstance(item, Const)]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from preflight.python.access import assign
 from preflight.python.evaluator import Evaluator
+from preflight.python.known_kinds import of_file_names
 from preflight.python.objects import Abstract, Container, Frame, Instance, counted_in_loop
 from preflight.vocabulary.values import Const, Expr, Op, Ref
 
@@ -30,10 +31,18 @@ def comprehension(
                 made.flags["open"] = True
         else:
             made.items[len(made.items)] = ev.evaluate(node.elt, inner)
+    if len(sources) == 1 and of_file_names(sources[0]) and _keeps_items(node):
+        return sources[0]
     if len(sources) == 1 and not node.generators[0].ifs and made.open:
         made.count = count_of(sources[0])
         made.repeats = made.count if isinstance(made.count, (Ref, Op)) and not isinstance(node, ast.DictComp) else None
     return made
+
+
+def _keeps_items(node: ast.AST) -> bool:
+    """`[f for f in files if ...]`: a part of what is iterated."""
+    kept = isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Name)
+    return kept and ast.unparse(node.elt) == ast.unparse(node.generators[0].target)  # type: ignore[attr-defined]
 
 
 def count_of(value: Abstract) -> Expr | None:

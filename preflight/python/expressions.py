@@ -14,6 +14,7 @@ from preflight.python.evaluator import Evaluator
 from preflight.python.files import join_path
 from preflight.python.functions import parameter_defaults
 from preflight.python.imports import resolve
+from preflight.python.known_kinds import of_file_names
 from preflight.python.objects import (
     Abstract,
     Attribute,
@@ -112,6 +113,8 @@ def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abs
         found = None if part is None else ev.value_of(ev.expression(part, frame))
         if part is not None and found is not None and (not isinstance(found, int) or isinstance(found, bool)):
             place = node.lower or node.upper or part
+            if of_file_names(value):
+                return value
             return unknown("the bounds of the slice are not known", frame.module.origin(place))
         bounds.append(found if isinstance(found, int) else None)
     if bounds[2] == 0:

@@ -165,5 +165,6 @@ def test_nodes_share_the_gpus_of_a_report() -> None:
     assert (parallel.strategy, parallel.nodes, parallel.gpus_per_node) == ("zero2", 2, 4)
 
 
-def test_a_model_cut_over_gpus_is_no_job() -> None:
-    assert isinstance(INCIDENTS["platypus10-70b-mp"].fields, Inexpressible)
+def test_a_model_whose_layers_lie_on_several_gpus_is_a_pipeline() -> None:
+    found = job(INCIDENTS["platypus10-70b-mp"])
+    assert (found.parallel.pipeline, found.parallel.gpus_per_node, found.train.grad_accum) == (4, 4, 1)

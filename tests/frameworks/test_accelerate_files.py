@@ -48,6 +48,13 @@ def test_the_command_line_counts_the_processes(more: str, words: str, tmp_path: 
     assert errors == []
 
 
+@pytest.mark.parametrize(("flag", "read"), [("true", {}), ("false", {"zero3_init_flag": False})])
+def test_a_model_that_is_not_cut_as_it_is_made_is_read(flag: str, read: dict[str, bool], tmp_path: Path) -> None:
+    study, _ = checked(tmp_path, FILE.replace("flag: true", f"flag: {flag}"), START)
+    assert study.space.worst is not None
+    assert study.space.worst.job.parallel.options == read
+
+
 def test_a_file_of_something_else_takes_no_overrides_from_a_program_without_hydra(tmp_path: Path) -> None:
     _, errors = checked(tmp_path, "port: 29500\nhosts: [a, b]\n", f"{START} configs/train.yaml")
     assert errors == []

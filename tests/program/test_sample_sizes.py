@@ -58,6 +58,9 @@ def told(body: str, tmp_path: Path, more: str = "", given: dict[str, int] | None
         "return T.Compose([T.CenterCrop(224), mine(), T.ToTensor()])(Image.open(self.paths[i]))",
         "return A.Compose([A.LongestMaxSize(512), ToTensorV2()])(image=cv2.imread(self.paths[i]))['image']",
         "return torch.load(self.paths[i])",
+        "return torch.tensor(self.paths[i][0])",
+        "return torch.ones(4), {'cat': 0, 'dog': 'x'}[self.paths[i].split('/')[0]]",
+        "return torch.ones(4), 1 if 'cat' in self.paths[i] else mine(i)",
         "return torch.randn(3, 8, 8) if random.random() < 0.5 else torch.randn(3, 16, 16)",
         "return torch.randint(0, 9, (random.randint(1, 90),))",
         "return np.load(self.paths[i])",
@@ -113,6 +116,11 @@ def test_a_collator_of_a_library_may_pad(tmp_path: Path) -> None:
         ("return torch.from_numpy(cv2.resize(cv2.imread(self.paths[i]), (20, 10)).transpose(2, 0, 1))", 3 * 10 * 20),
         ("return np.asarray(Image.open(self.paths[i]).convert('L').resize((20, 10)), dtype=np.float32)", 10 * 20 * 4),
         ("a = torch.arange(900)[i * 7 : (i + 1) * 7 + 1]\n        return a[:-1], a[1:]", 2 * 7 * 8),
+        ("name = self.paths[i]\n        return torch.ones(4), int(name == 'c'), float(name[0]), len(name), 'c' in name",
+         16 + 4 * 8),
+        ("return torch.tensor(int(self.paths[i][0])), 1 if 'cat' in self.paths[i] else 0", 8 + 8),
+        ("return torch.ones(4), {'cat': 0, 'dog': 1}[self.paths[i].split('/')[0]]", 16 + 8),
+        ("return torch.tensor([len(self.paths[i]), i])", 16),
     ],
 )  # fmt: skip
 def test_sizes_that_are_told(body: str, size: int, tmp_path: Path) -> None:
@@ -196,6 +204,42 @@ def test_names_and_mapped_files_take_next_to_nothing(kept: str, tmp_path: Path) 
     body = PROGRAM + "import glob, os, h5py\n" + ITEM.format(body="return read(self.rows[i]), self.table[i]", more="")
     body = body.replace("\n        self.n", f"\n        self.rows = {kept}\n        self.n")
     assert values(read_program(body, tmp_path))["data.in_memory_bytes"] == 500 * 3 * 8 * 8 * 4
+
+
+NAMES = "found = sorted(glob.glob('*.png'))\ncut = int(0.8 * len(found))\n"
+READS = ITEM.format(body="return T.Resize((8, 8))(T.ToTensor()(Image.open(self.rows[i])))", more="")
+READS = READS.replace("size=32):", "size=32, rows=()):\n        self.rows = rows")
+
+
+@pytest.mark.parametrize(
+    ("given", "small"),
+    [
+        ("found", True), ("list(glob.iglob('*.png'))", True), ("found[:90]", True), ("found[cut:]", True),
+        ("[name for name in found if 'a' in name]", True), ("[Image.open(name) for name in found]", False),
+        ("[torch.load(name) for name in found]", False), ("[name.read() for name in found]", False),
+        ("sorted(open('rows').readlines())", False),
+    ],
+)  # fmt: skip
+def test_names_that_are_found_elsewhere_are_names_still(given: str, small: bool, tmp_path: Path) -> None:
+    body = PROGRAM + "import glob\n" + NAMES + READS.replace("Data()", f"Data(rows={given})")
+    found = dict(values(read_program(body, tmp_path)))
+    assert isinstance(found["data.in_memory_bytes"], Unknown) != small
+
+
+@pytest.mark.parametrize(
+    ("given", "small"),
+    [
+        ("[json.loads(line) for line in open('rows.jsonl')]", False), ("json.load(open('rows.json'))", False),
+        ("pandas.read_csv('rows.csv')", False), ("sorted(os.listdir('x'))", True), ("{'cat': 0, 'dog': 1}", True),
+    ],
+)  # fmt: skip
+def test_what_a_data_set_reads_of_its_module_counts(given: str, small: bool, tmp_path: Path) -> None:
+    reads = ITEM.format(body="return len(rows[i]), torch.zeros(4)", more="").replace(
+        ", np.zeros((500, 3, 8, 8), 'f4')", ""
+    )
+    body = f"{PROGRAM}import json, os, pandas\nrows = {given}\n{reads}"
+    found = dict(values(read_program(body, tmp_path)))
+    assert isinstance(found["data.in_memory_bytes"], Unknown) != small
 
 
 @pytest.mark.parametrize("keys", [1, 5, 6, 10, 42, 43, 85, 86, 170, 171, 1000, 9999, 10_001, 100_000])

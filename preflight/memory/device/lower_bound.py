@@ -78,13 +78,17 @@ def _bound(
         "gradients": 0 if alone or job.train.optimizer_in_backward else round(count * size * gradients),
         "optimizer": 0 if adapted or optimizer is None else round(sum(optimizer.states) * states_kept),
     }
+    whole = round(count * each / (layout.tensor * layout.pipeline))
+    cut_late = layout.cut_late and whole > sum(parts.values())
+    if cut_late:
+        parts = {"weights": whole, "gradients": 0, "optimizer": 0}
     capacity, context = room
     states = sum(parts.values())
     process = states + context.low
     exact = Interval(states, states, states)
     parts |= {"activations": 0, "logits": 0, "temporary": 0, "allocator": 0, "context": context.low}
     verdict: Verdict = "exceeds" if capacity is not None and process > capacity else "unknown"
-    phase = "load" if alone else "optimizer"
+    phase = "load" if alone or cut_late else "optimizer"
     return DeviceEstimate(
         requested=exact,
         allocated=exact,

@@ -24,8 +24,17 @@ from preflight.python.arrays import (
 )
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.headers import read_npy
-from preflight.python.objects import COUNTS, Abstract, CallRecord, Container, Instance, is_expr, sequence, to_expr
-from preflight.vocabulary.values import Const, Expr, Op, Unknown, unknown
+from preflight.python.known_kinds import DRAWN, kind_of_number
+from preflight.python.objects import (
+    Abstract,
+    CallRecord,
+    Container,
+    Instance,
+    is_expr,
+    sequence,
+    to_expr,
+)
+from preflight.vocabulary.values import Const, unknown
 
 _Maker = Callable[[Array, CallRecord, Evaluator], Array | None]
 
@@ -65,9 +74,6 @@ def _drawn(at: int, default: str, dtype_at: int | None = None) -> Hook:
         return make(record, Array(shape, dtype, _library(record))) if shape is not None and dtype else None
 
     return hook
-
-
-DRAWN = "a number that is drawn at random"
 
 
 def _randint(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -123,34 +129,10 @@ def converted(value: Abstract, ev: Evaluator, library: str, dtype: str | None = 
         wide = next((one for one in inner if one is not None and one.dtype.startswith("float")), first)
         return new(wide, (Const(len(items)), *first.shape))
     if is_expr(value):
-        found = _scalar(to_expr(value), ev)
+        found = kind_of_number(to_expr(value), ev)
         default = {"float": "float32" if library == "torch" else "float64", "int": "int64", "bool": "bool"}.get(found)
         return Array((), dtype or default, library) if default is not None else None
     return None
-
-
-INDEX = "the number of the sample"
-"""The index that a data set is asked for: a number, and no more is known of it."""
-
-
-def _scalar(expr: Expr, ev: Evaluator) -> str:
-    """float, int, bool or "" (it is no number, or not known): an index stays a number under arithmetic."""
-    if isinstance(expr, Op) and expr.operator in ("+", "-", "*", "//", "%", "/", "**", "neg"):
-        kinds = [_scalar(operand, ev) for operand in expr.operands]
-        return "" if "" in kinds else "float" if "float" in kinds or expr.operator == "/" else "int"
-    if isinstance(expr, Op) and expr.operator in ("==", "!=", "<", "<=", ">", ">=", "not"):
-        return "bool"
-    value = ev.value_of(expr)
-    if isinstance(value, Unknown):
-        return {INDEX: "int", COUNTS: "int", DRAWN: "float"}.get(value.words, "")
-    return next(
-        (name for kind, name in ((bool, "bool"), (int, "int"), (float, "float")) if isinstance(value, kind)), ""
-    )
-
-
-def is_number(expr: Expr, ev: Evaluator) -> bool:
-    """Whether it is a number, even if it is not known which."""
-    return bool(_scalar(expr, ev))
 
 
 def _tensor(record: CallRecord, ev: Evaluator) -> Abstract | None:

@@ -25,16 +25,18 @@ from preflight.python.arrays import (
 )
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import path_text
-from preflight.python.hooks.arrays import INDEX, is_number
 from preflight.python.hooks.pictures import UNREAD, apply, picture
 from preflight.python.hooks.unread_data import keeps_unread
+from preflight.python.known_kinds import INDEX, is_number, of_file_names
 from preflight.python.objects import (
     Abstract,
+    Attribute,
     CallRecord,
     Container,
     Either,
     FunctionValue,
     Instance,
+    Key,
     alternatives,
     is_expr,
     sequence,
@@ -217,6 +219,8 @@ def bytes_of(value: Abstract, ev: Evaluator, _depth: int = 0) -> Expr | None:
                 return None
             total = arithmetic(ev, "+", total, part)
         return total
+    if isinstance(value, Attribute) and value.name.startswith("[") and of_file_names(value.receiver):
+        return Const(TEXT)
     if not is_expr(value):
         return None
     expr = to_expr(value)
@@ -300,12 +304,18 @@ def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Exp
                 objects += [arithmetic(ev, "*", one.count, Const(8 + each))] if each is not None else []
         elif isinstance(one, Instance):
             waiting += one.attributes.values()
-            unread = unread or (id(one) in own and keeps_unread(one))
+            unread = unread or (id(one) in own and keeps_unread(one, _variables(one, ev)))
             parts = one.state.get(_PARTS)
             if isinstance(parts, tuple):
                 waiting += parts
                 own.update(map(id, parts) if id(one) in own else ())
     return found, {at: count for at, count in times.items() if at in found}, objects, unread or bool(waiting)
+
+
+def _variables(data: Instance, ev: Evaluator) -> Mapping[Key, Abstract]:
+    """The variables of the module that a data set's class is in."""
+    module = data.cls.module if data.cls is not None else None
+    return next((one.frame.variables for one in ev.modules.values() if one.module is module), {})
 
 
 def table_bytes(keys: int, texts: bool) -> int:

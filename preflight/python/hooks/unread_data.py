@@ -7,23 +7,25 @@ mapped from a file takes no memory of its own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.python.arrays import array_of
+from preflight.python.known_kinds import FILE_NAMES
 from preflight.python.objects import (
     Abstract,
     Attribute,
     ClassValue,
     Container,
     Instance,
+    Key,
     alternatives,
     has_unknown,
     to_expr,
 )
 from preflight.vocabulary.values import Const, Unknown
 
-_SMALL = frozenset({
-    "glob", "rglob", "listdir", "iterdir", "scandir", "walk", "keys", "range", "permutation", "randperm", "len",
+_SMALL = FILE_NAMES | frozenset({
+    "walk", "keys", "range", "permutation", "randperm", "len",
     "load_dataset", "load_from_disk", "File", "memmap", "open_memmap", "open_group", "open_zarr", "from_pretrained",
     "Compose", "LMDB", "Environment", "DataLoader",
 })  # fmt: skip
@@ -31,33 +33,39 @@ _SMALL = frozenset({
 _DEPTH = 6
 
 
-def keeps_unread(data: Instance) -> bool:
-    """Whether what a data set indexes outside of `__init__` may hold any amount of data."""
+def keeps_unread(data: Instance, variables: Mapping[Key, Abstract]) -> bool:
+    """Whether what a data set indexes outside of `__init__` may hold any amount of data: its own attributes, or
+    `variables` of its module."""
     if data.cls is None:
         return False
+    cls = data.cls
     return any(
-        name in data.attributes and _is_unread(data.attributes[name], data.cls, name) for name in _indexed(data.cls)
+        name in data.attributes and _is_unread(data.attributes[name], [*_assigned(cls, name)]) for name in _indexed(cls)
+    ) or any(
+        name in variables and _is_unread(variables[name], [*_set_in_module(cls, name)])
+        for name in _indexed_variables(cls)
     )
 
 
-def _is_unread(value: Abstract, cls: ClassValue, name: str, depth: int = 0) -> bool:
+def _is_unread(value: Abstract, given: Sequence[ast.expr], depth: int = 0) -> bool:
+    """`given`: the expressions that the value may be of."""
     for one in alternatives(value):
         if array_of(one) is not None or depth > _DEPTH:
             continue
         if isinstance(one, Container):
             inner = [item for item in one.items.values() if not isinstance(item, Const)]
-            if any(_is_unread(item, cls, name, depth + 1) for item in inner):
+            if any(_is_unread(item, given, depth + 1) for item in inner):
                 return True
             told = one.count is not None and not any(has_unknown(to_expr(item)) for item in one.items.values())
             made = one.open and not (one.superset or told or inner)
-            if made and not all(map(_is_small, list(_assigned(cls, name)) or [ast.Name("unseen")])):
+            if made and not all(map(_is_small, given or [ast.Name("unseen")])):
                 return True
         elif isinstance(one, (Attribute, Instance)) or (isinstance(one, Const) and isinstance(one.value, Unknown)):
             maker: Abstract = one
             while isinstance(maker, Attribute):
                 maker = maker.receiver
             own = isinstance(maker, Instance) and (maker.cls is not None or not _SMALL.isdisjoint(_makers(maker)))
-            if not own and (depth or not any(map(_is_small, _assigned(cls, name)))):
+            if not own and (depth or not any(map(_is_small, given))):
                 return True
     return False
 
@@ -91,6 +99,24 @@ def _indexed(cls: ClassValue) -> Iterator[str]:
                 yield where.attr
 
 
+def _indexed_variables(cls: ClassValue) -> Iterator[str]:
+    """`NAME[...]`, `NAME.iloc[...]` of a name that the method does not set itself."""
+    for node in _of_methods(cls, initial=False):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            where = node.value
+            while isinstance(where, ast.Attribute):
+                where = where.value
+            if isinstance(where, ast.Name) and where.id not in _own_names(cls):
+                yield where.id
+
+
+def _own_names(cls: ClassValue) -> set[str]:
+    """Parameters and variables of the methods of a class."""
+    nodes = [*_of_methods(cls, initial=True)]
+    set_here = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return set_here | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+
 def _assigned(cls: ClassValue, name: str) -> Iterator[ast.expr]:
     """The values of `self.NAME = value` and of `self.NAME, x = value, y`."""
     for node in _of_methods(cls, initial=True):
@@ -101,6 +127,13 @@ def _assigned(cls: ClassValue, name: str) -> Iterator[ast.expr]:
             for one, value in pairs:
                 if isinstance(one, ast.Attribute) and _is_own(one) and one.attr == name:
                     yield value
+
+
+def _set_in_module(cls: ClassValue, name: str) -> Iterator[ast.expr]:
+    """The values of `NAME = value` in the module of a class."""
+    for node in cls.module.nodes:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            yield node.value
 
 
 def _of_methods(cls: ClassValue, initial: bool) -> Iterator[ast.AST]:

@@ -100,3 +100,18 @@ def test_a_pipelines_model_with_adapters_has_no_bound_where_its_cut_is_not_known
     assert isinstance(found, DeviceEstimate) == known
     if isinstance(found, Unknown):
         assert found.cause is Cause.not_modelled
+
+
+@pytest.mark.parametrize(("flag", "exceeds"), [(False, True), (True, False), (None, False)])
+def test_a_model_that_is_cut_on_the_gpu_is_whole_there_first(flag: bool | None, exceeds: bool) -> None:
+    """13.5 GB of weights on each of eight GPUs with 12 GiB, of which a rank keeps an eighth."""
+    stated = {
+        "model.parameters": 6_740_000_000, "train.precision": "bf16", "train.peft.method": "lora",
+        "parallel.strategy": "zero3", "parallel.gpus_per_node": 8, "parallel.ranks_per_node": 8,
+        "parallel.options": {"zero3_init_flag": flag},
+    }  # fmt: skip
+    why = Unknown("no law is shipped", Cause.no_law)
+    found = lower_bound(build(stated), (12 * GIB, Interval(0, 0, 0)), why)
+    assert isinstance(found, DeviceEstimate)
+    assert (found.verdict == "exceeds", found.phase) == (exceeds, "load")
+    assert found.breakdown["weights"] == pytest.approx(2 * 6.74e9 * (1 if exceeds else 1 / 8), rel=0.01)

@@ -50,6 +50,12 @@ class ShardLayout:
         return self.scheme == "none" and self.tensor * self.pipeline == 1
 
     @property
+    def cut_late(self) -> bool:
+        """Whether the whole model is on each GPU before it is cut: a model that was not made under deepspeed.zero.Init
+        is moved there as it is (deepspeed/runtime/engine.py, _configure_distributed_model: `self.module.to`)."""
+        return self.scheme == "zero3" and self.options.flag("zero3_init_flag") is False
+
+    @property
     def sharded(self) -> bool:
         """Whether a rank keeps less than the whole model's states."""
         return self.scheme.startswith(("fsdp", "zero")) or self.tensor > 1 or self.pipeline > 1

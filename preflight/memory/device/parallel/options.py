@@ -22,10 +22,12 @@ FLAGS: dict[str, bool | None] = {
     "sequence_parallel": None,
     "loss_parallel": None,
     "custom_sharded_layers": False,
+    "zero3_init_flag": None,
 }
 """Yes or no; None: what the library does depends on something else, or is not known. static_graph,
 find_unused_parameters, limit_all_gathers and forward_prefetch change when something is sent, and are only checked.
-custom_sharded_layers, a list of names in torchtune: whether embedding and head are units of their own."""
+custom_sharded_layers, a list of names in torchtune: whether embedding and head are units of their own.
+zero3_init_flag, accelerate's: whether parameters are cut as they are made (deepspeed.zero.Init)."""
 
 COUNTS: dict[str, int | None] = {
     "fsdp_version": None,

@@ -67,11 +67,13 @@ class PreparedJob:
 
     @property
     def whole_checkpoint(self) -> int:
-        """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU,
-        else 0."""
-        if not (self.rank.layout.sharded and _gathers(self.job)):
-            return 0
-        return sum(round(n * each) for n, each, _ in self.parameters)
+        """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU;
+        what they are beyond the shards, where the model is cut on the GPU; else 0."""
+        layout = self.rank.layout
+        whole = sum(round(n * each) for n, each, _ in self.parameters)
+        if layout.cut_late:
+            return max(0, whole - self.rank.weights)
+        return whole if layout.sharded and _gathers(self.job) else 0
 
     @property
     def outputs_kept(self) -> bool:

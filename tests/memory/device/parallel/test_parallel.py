@@ -286,3 +286,12 @@ def test_writing_into_a_tape_leaves_the_rest_of_it(name: str) -> None:
         assert after.bytes == before.bytes + 1000
         assert after.parts["weights"] == 1000
         assert (after.phase, after.where) == (before.phase, before.where)
+
+
+def test_a_model_that_zero_cuts_on_the_gpu_is_whole_there_first() -> None:
+    """DeepSpeed moves a model that was not made under deepspeed.zero.Init to the GPU as it is, and cuts it there."""
+    made = ready("zero3", 4)
+    late = ready("zero3", 4, parallel__options={"zero3_init_flag": False})
+    whole = sum(round(n * each) for n, each, _ in made.parameters)
+    assert made.whole_checkpoint == 0
+    assert late.whole_checkpoint == whole - late.rank.weights
