@@ -77,6 +77,17 @@ def test_the_need_of_a_model_that_may_be_adapted_is_not_shown(tmp_path: Path) ->
     assert [one for report in reports for one in report.findings if one.rule == "fits-only-if"] == []
 
 
+def test_an_optimizer_that_has_no_law_is_shown_between_two(tmp_path: Path) -> None:
+    program = PROGRAM.replace("from torch.optim import {optimizer}", "from adabelief_pytorch import {optimizer}")
+    (tmp_path / "train.py").write_text(program.format(optimizer="AdaBelief", precision=""))
+    (tmp_path / "run.sh").write_text("python train.py\n")
+    reports = check([tmp_path / "run.sh"]).reports
+    [message] = [one.message for report in reports for one in report.findings if one.rule == "fits-only-if"]
+    assert message.startswith("the optimizer is unknown: it needs ")
+    assert "GiB with SGD, " in message
+    assert "GiB with AdamW (" in message
+
+
 def test_the_number_of_gpus_that_is_stated_stays(tmp_path: Path) -> None:
     """Only the file of DeepSpeed that says how the model is split is missing."""
     program = """

@@ -50,7 +50,7 @@ def missing_pieces(case: Case) -> list[Piece]:
     pieces = _pieces(case)
     job, estimates = case.job, case.estimates
     while estimates.device is None and len(found) < MOST_MISSING:
-        lacks = _lacks(estimates)
+        lacks = _lacks(job, estimates)
         piece = next((one for one in pieces if one not in found and lacks & {*one.fields}), None)
         if piece is None:
             return []
@@ -67,9 +67,13 @@ def _may_be_small(case: Case) -> bool:
     return any(one.standing is Standing.unknown and one.field in _SMALLER for one in case.unsure())
 
 
-def _lacks(estimates: Estimates) -> set[str]:
+def _lacks(job: Job, estimates: Estimates) -> set[str]:
+    """The fields that an estimate lacks. An optimizer that has no law names none: everything else is known then."""
     cause = estimates.causes.get("device")
-    return {*(cause.fields if cause is not None else ()), *({BATCH, *LENGTHS} & {*estimates.unknown})}
+    fields = cause.fields if cause is not None else ()
+    if cause is not None and cause.cause.value == "not-modelled" and not fields and job.train.optimizer == "other":
+        return {"train.optimizer"}
+    return {*fields, *({BATCH, *LENGTHS} & {*estimates.unknown})}
 
 
 def _pieces(case: Case) -> list[Piece]:
@@ -98,7 +102,9 @@ def _pieces(case: Case) -> list[Piece]:
             "model.config.vocab_size",
             {32000: "with 32,000 tokens", 151936: "with 151,936 tokens"},
         ),
-        _one("the optimizer", "train.optimizer", {"sgd": "with SGD", "adamw": "with AdamW"}),
+        _one(
+            "the optimizer", "train.optimizer", {"sgd": "with SGD", "adamw": "with AdamW"}
+        ),  # no state of a parameter, and two
         Piece("how many GPUs share the job", GPUS, spread),
     ]
 
