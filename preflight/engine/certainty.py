@@ -126,13 +126,15 @@ class Certainty:
                 *self._blamed(job, self._device_fits, self.estimator.device_bound),
             )
             return replace(found, verdict="fits-if", assumptions=assumed) if assumed else found
-        if found.lower_bound and found.verdict != "exceeds" and any(self._frozen(job)):
-            whole = self._device_of(job, {"train.frozen": [ALL]})  # what is frozen has no gradients and no states
-            return replace(found if whole is None else whole, verdict="unknown")
         if found.lower_bound:
+            # what is frozen has no gradients and no states
+            small = any(self._frozen(job)) or self._may_be_adapted(job)
+            least = (self._device_of(job, {"train.frozen": [ALL]}) if small else None) or found
+            if small and found.verdict != "exceeds":
+                return replace(least, verdict="unknown")
             doubts = tuple(self._doubts_of_bound(job)) if found.verdict == "exceeds" else ()
             if doubts:
-                return replace(found, verdict="unknown", assumptions=doubts)
+                return replace(least, verdict="unknown", assumptions=doubts)
             doubts = tuple(self._implausible(job, found)) if found.verdict == "exceeds" else ()
             return replace(found, verdict="at-risk", assumptions=doubts) if doubts else found
         if found.verdict == "exceeds" and (sharding := tuple(self._sharding(job))):
@@ -347,6 +349,11 @@ class Certainty:
         trained one keep nothing for backward. Adapters say themselves what is trained."""
         if "train.frozen" in self.weak and job.train.peft.method in (None, "none"):
             yield self._assumption(job, "train.frozen")
+
+    def _may_be_adapted(self, job: Job) -> bool:
+        """Whether the model may be trained through an adapter: then nothing of its own has gradients."""
+        adapted = self.weak.get("train.peft.method")
+        return adapted is not None and adapted.standing is Standing.unknown and job.train.peft.method in (None, "none")
 
     def _implausible(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:
         """The field that makes a need larger than any GPU, where a small batch or length would fit: it is probably not

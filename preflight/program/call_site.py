@@ -12,6 +12,7 @@ from preflight.python.objects import CallRecord, ClassValue
 from preflight.vocabulary.budgets import keep_time
 from preflight.vocabulary.caches import BoundedCache, CacheKind
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.values import Expr, Op
 
 ROLES = {
     "validation": frozenset({"val", "valid", "validation", "eval", "evaluation", "evaluate", "dev", "validate"}),
@@ -204,3 +205,13 @@ def _names(path: str, project: Project) -> frozenset[str]:
     nodes = module.nodes if module is not None else ()
     named = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None) for node in nodes)
     return frozenset(name for name in named if name is not None)
+
+
+def exclude_each_other(record: CallRecord, other: CallRecord) -> bool:
+    """Whether two calls are made in different branches of an `if`: only one of them is."""
+    pairs = [(mine, theirs) for mine in record.conditions for theirs in other.conditions]
+    return any(_is_opposite(mine, theirs) or _is_opposite(theirs, mine) for mine, theirs in pairs)
+
+
+def _is_opposite(one: Expr, other: Expr) -> bool:
+    return isinstance(other, Op) and other.operator == "not" and other.operands == (one,)

@@ -18,6 +18,7 @@ from typing import TypedDict, cast
 from preflight.program.bindings import constant, fold, is_unknown
 from preflight.program.call_site import is_module
 from preflight.program.layer_parameters import NotCounted, times, total
+from preflight.program.model_configurations import table
 from preflight.program.trained import is_slice
 from preflight.python.access import PARTS
 from preflight.python.objects import Abstract, Attribute, CallRecord, Instance, alternatives
@@ -26,6 +27,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 class _Table(TypedDict):
     hub: dict[str, int]
+    towers: dict[str, dict[str, int]]
     torchvision: dict[str, int]
     timm: dict[str, int]
     heads: list[str]
@@ -40,8 +42,14 @@ _HARMLESS = frozenset({
     "checkpoint_path",
 })  # fmt: skip
 """Arguments that change neither the layers below the head nor the type of the weights."""
-_PARTLY = ("Encoder", "TextModel", "VisionModel", "Decoder")
-"""How classes of transformers end that hold a part of a model."""
+_PARTLY = ("Encoder", "TextModel", "VisionModel", "Decoder", "EncoderModel", "WithProjection", "DecoderModel")
+"""How classes of transformers end that hold a part of a model; those of `towers` are counted by themselves."""
+
+
+class _Counts(dict[str, int]):
+    """Name -> parameters, as a part of expressions: there is one of each table."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 @lru_cache(maxsize=1)
@@ -49,11 +57,16 @@ def _table() -> _Table:
     return cast(_Table, json.loads(Path(__file__).with_name("part_parameters.json").read_bytes()))
 
 
-@lru_cache(maxsize=1)
-def _hub() -> Mapping[str, int]:
-    """The counts by whole hub ids and by their last parts, which is how older programs name them."""
-    full = _table()["hub"]
-    return {**{name.rpartition("/")[2]: count for name, count in full.items()}, **full}
+@lru_cache(maxsize=16)
+def _hub(kind: str) -> _Counts:
+    """The counts of a class by whole hub ids and by their last parts, which is how older programs name them."""
+    full = _table()["towers"].get(kind) or _table()["hub"]
+    return _Counts({**{name.rpartition("/")[2]: count for name, count in full.items()}, **full})
+
+
+@lru_cache(maxsize=2)
+def _vision(library: str) -> _Counts:
+    return _Counts(_table()["timm"] if library == "timm" else _table()["torchvision"])
 
 
 def model_part(value: Instance) -> Expr | None:
@@ -67,7 +80,7 @@ def model_part(value: Instance) -> Expr | None:
     library, name = _named(record)
     if library is None or name is None or is_unknown(name):
         return None
-    counts = _hub() if library == "hub" else _table()["timm" if library == "timm" else "torchvision"]
+    counts = _hub(_class_of(record)) if library == "hub" else _vision(library)
     replaced = {key for key in value.attributes if key not in _table()["heads"]}
     known = constant(name)
     if not isinstance(known, str):
@@ -79,13 +92,16 @@ def model_part(value: Instance) -> Expr | None:
     return Const(count - sum(first[str(key)][known] for key in replaced))
 
 
-def _looked_up(counts: Mapping[str, int], name: Expr) -> Expr:
+def _looked_up(counts: _Counts, name: Expr) -> Expr:
     """The count of a model whose name is a setting; unknown for other models."""
     words = Unknown("how many parameters the part of that name has is not known", Cause.model_unknown)
-    found: Expr = Const(words, name.origin)
-    for known, count in counts.items():
-        found = Op("if", (Op("==", (name, Const(known))), Const(count), found), name.origin)
-    return found
+    known = Const(counts)
+    return Op("if", (Op("in", (name, known)), Op("get", (known, name)), Const(words, name.origin)), name.origin)
+
+
+def _class_of(record: CallRecord) -> str:
+    """The class of a call of `from_pretrained`."""
+    return record.name.split(".")[-2]
 
 
 def _named(record: CallRecord) -> tuple[str | None, Expr | None]:
@@ -95,8 +111,9 @@ def _named(record: CallRecord) -> tuple[str | None, Expr | None]:
     if record.name in ("timm.create_model", "timm.models.create_model") and len(record.args) <= 2:
         return "timm", record.argument("model_name", 0)
     if record.name.startswith("transformers.") and record.method == "from_pretrained" and len(record.args) <= 1:
-        kind = record.name.split(".")[-2]
-        partly = kind.endswith(_PARTLY) or kind.startswith(("Flax", "TF"))
+        kind = _class_of(record)
+        partly = kind.endswith(_PARTLY) and kind not in _table()["towers"]
+        partly = partly or kind.startswith(("Flax", "TF")) or kind.endswith(tuple(table()["not_models"]))
         return (None, None) if partly else ("hub", record.argument("pretrained_model_name_or_path", 0))
     return None, None
 

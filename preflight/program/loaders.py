@@ -10,14 +10,14 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from preflight.program.bindings import bind, constant, same, under
-from preflight.program.call_site import chain_of, role_of, targets
+from preflight.program.call_site import chain_of, exclude_each_other, role_of, targets
 from preflight.program.loops import backwards, in_turns, runs_on_pieces
 from preflight.python.hooks.loaders import SAMPLES, Samples
 from preflight.python.objects import CallRecord, ClassValue, Instance, alternatives
 from preflight.python.steps import step_of
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Problem, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown, unknown
 
 _LOADERS = ("DataLoader", "StatefulDataLoader", "ThreadDataLoader")
 _POSITIONS = {"batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "pin_memory": 7,
@@ -106,9 +106,7 @@ def _is_batched_again(record: CallRecord, records: Sequence[CallRecord]) -> bool
 
 def _instead(record: CallRecord, other: CallRecord) -> bool:
     """Whether a loader is made in place of another: by a function that is called in both branches of an `if`."""
-    pairs = [(mine, theirs) for mine in record.conditions for theirs in other.conditions]
-    opposite = any(Op("not", (mine,)) == theirs or Op("not", (theirs,)) == mine for mine, theirs in pairs)
-    return record.node is other.node and opposite
+    return record.node is other.node and exclude_each_other(record, other)
 
 
 def _role(record: CallRecord, project: Project) -> str:

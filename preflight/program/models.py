@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from preflight.program.adaptations import dtype_and_attention
 from preflight.program.bindings import bind, constant, first_origin, fold, same, under, when
-from preflight.program.call_site import around, is_module, targets, words
+from preflight.program.call_site import around, exclude_each_other, is_module, targets, words
 from preflight.program.checkpoints import makes_model
 from preflight.program.library_parts import rebuilt_part
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
@@ -136,7 +136,7 @@ def _copied(record: CallRecord, project: Project) -> str | None:
 
 def _owner(record: CallRecord, models: Sequence[CallRecord], objects: Trained) -> str | None:
     """The class of the project that the model of a call is a part of, if that has more."""
-    others = [one.value for one in models if one.value is not None]
+    others = [one.value for one in models if one.value is not None and not exclude_each_other(one, record)]
     return objects.larger(record.value, others) if record.value is not None else None
 
 

@@ -16,6 +16,7 @@ from preflight.program.bindings import bind, constant, fold, is_unknown
 from preflight.program.call_site import is_module, words
 from preflight.program.layer_parameters import LAYERS, WITHOUT_PARAMETERS, NotCounted, numbers, times, total
 from preflight.program.library_parts import layer_part, model_part
+from preflight.program.model_configurations import table
 from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import given_to_optimizer, makes_optimizer, reachable, whose_method
 from preflight.python.hooks.torch import REPEATED, UNCOUNTED
@@ -40,8 +41,9 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown,
 
 _NN = "torch.nn."
 _PLAIN = ("torchmetrics.", "logging.", "random.", "numpy.", "math.", "pathlib.", "collections.", "einops.",
-          "builtins.", "functools.", "os.", "json.", "time.", "copy.", "torch.optim.", "torch.device",
-          "torch.Generator", "wandb.", "torchvision.transforms.", "torch.amp.", "torch.cuda.")  # fmt: skip
+          "builtins.", "torcheval.metrics.", "functools.", "os.", "json.", "time.", "copy.", "torch.optim.",
+          "torch.device", "torch.Generator", "wandb.", "torchvision.transforms.", "torch.amp.",
+          "torch.cuda.")  # fmt: skip
 """What makes objects that are no parts of a model, or have no parameters."""
 
 
@@ -317,7 +319,9 @@ class _Counting:
 
 def _may_be_module(value: Instance) -> bool:
     """Whether an object of a library may have parameters: a class made it, or a function that makes models."""
-    name = value.made_by.rpartition(".")[2]
+    home, _, name = value.made_by.rpartition(".")
+    if home.startswith("transformers.") and home.endswith(tuple(table()["not_models"])):
+        return False
     if value.made_by.startswith("torch."):
         return value.made_by.startswith(_LOADS)
     if (value.record is not None and value.record.receiver is not None) or name.startswith(("to_", "trunc_", "init_")):

@@ -121,6 +121,8 @@ class Evaluator(ABC):
         """Files interpreted, the entry first."""
         self.instances: dict[int, list[Instance]] = {}
         """Objects of the project's classes, by the id of the class."""
+        self.import_folders: dict[str, bool] = {}
+        """Folders that the program adds to `sys.path`, and whether they come before its own."""
         self.modules: dict[str, ModuleValue] = {}
         self.interpreted: dict[int, dict[int, Frame]] = {}
         """Ids of the nodes of functions whose body was interpreted, with the scopes that the functions were made in."""

@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 import ast
+import posixpath
+from pathlib import PurePosixPath
 
 from preflight.python.evaluator import Evaluator
-from preflight.python.module import is_package_dir, load_module, resolve_import
-from preflight.python.objects import Abstract, Container, External, Frame, Lazy, ModuleValue
+from preflight.python.files import path_text
+from preflight.python.module import file_in, is_package_dir, load_module, resolve_import
+from preflight.python.objects import Abstract, CallRecord, Container, External, Frame, Lazy, ModuleValue
 from preflight.vocabulary.budgets import PROGRAM_MODULES
-from preflight.vocabulary.values import Cause, Origin, unknown
+from preflight.vocabulary.values import Cause, Const, Origin, unknown
 
 
 def find_module(ev: Evaluator, name: str, level: int, frame: Frame) -> ModuleValue | None:
     """The project's module of that name; None for a library's."""
-    path = resolve_import(name, level, frame.module, ev.project)
+    path = _added(ev, name, frame, True) if level == 0 and ev.import_folders else None
+    path = path or resolve_import(name, level, frame.module, ev.project)
+    if level == 0 and ev.import_folders and (path is None or not _beside(path, frame)):
+        path = _added(ev, name, frame, False) or path
     if path is None or (path not in ev.modules and len(ev.modules) >= PROGRAM_MODULES):
         return None
     ev.texts.add(path)
     module = load_module(path, ev.project)
     return None if module is None else ev.module_value(module)
+
+
+def _added(ev: Evaluator, name: str, frame: Frame, first: bool) -> str | None:
+    """The file of that name in a folder that the program adds to `sys.path`, `first` before its own folder."""
+    found = (file_in(folder, name, ev.project) for folder, before in ev.import_folders.items() if before is first)
+    return next((path for path in found if path is not None and path != frame.module.path), None)
+
+
+def _beside(path: str, frame: Frame) -> bool:
+    """Whether a file lies in the folder of the one that imports it."""
+    return PurePosixPath(path).parent == PurePosixPath(frame.module.path).parent
+
+
+def add_import_folders(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`sys.path.append(folder)`, `sys.path.insert(0, folder)` and `sys.path.extend(folders)`.
+
+    A path is relative to where the program starts; one that is made of `__file__` is relative to the project.
+    """
+    given = record.arguments[1:] if record.method == "insert" else record.arguments
+    several = (ev.iterate(one) or () if record.method == "extend" else (one,) for one in given)
+    own = posixpath.dirname(ev.reads[0]) if ev.reads else ""
+    starts = ("", own) if ev.directory is None else (ev.directory, "")
+    for text in (path_text(ev, one) for ones in several for one in ones):
+        bases = dict.fromkeys((*starts, posixpath.dirname(record.path))) if text is not None else ()
+        for folder in (posixpath.normpath(posixpath.join(base, text or "")) for base in bases):
+            if not folder.startswith(("..", "/")) and ev.project.is_dir(folder):
+                ev.import_folders.setdefault(folder, record.method == "insert")
+    return Const(None)
 
 
 def import_modules(ev: Evaluator, node: ast.Import, frame: Frame) -> None:

@@ -139,6 +139,11 @@ def _resolve(name: str, level: int, importer: Module, project: Project) -> str |
     return None
 
 
+def file_in(folder: str, name: str, project: Project) -> str | None:
+    """The file of a module in a folder that the program adds to where it looks for modules."""
+    return _file(PurePosixPath(folder), [part for part in name.split(".") if part], project)
+
+
 def _bases(here: PurePosixPath, parts: list[str]) -> tuple[PurePosixPath, ...]:
     """The folders that an import is looked for in, the most likely first.
 

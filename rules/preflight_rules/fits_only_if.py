@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.api import (
     Case,
@@ -20,25 +20,16 @@ from preflight.api import (
     targets_of,
     with_fields,
 )
+from preflight_rules.shared.pieces import BATCH, LENGTHS, Piece, Point, missing_pieces
 from preflight_rules.shared.programs import LOOP
 
 WITHOUT_LENGTH = LOOP.replace('parser.add_argument("--max_length", type=int, default=512)\n', "").replace(
     ', padding="max_length", truncation=True, max_length=args.max_length', ""
 )
-LENGTHS = {"train.seq_len": "length", "train.target_len": "length of the targets"}
-"""Job fields that are lengths, with their names in messages."""
-BATCH = "train.batch_size"
 OPEN_BATCHES = (32, 8, 1)
 """Batch sizes for which the longest length is computed if the batch size is unknown too."""
 USUAL = (128, 512, 2048)
 """Lengths whose need is shown if no GPU is stated."""
-STRATEGY = "parallel.strategy"
-GPUS = ("parallel.gpus_per_node", "parallel.ranks_per_node", "parallel.nodes", STRATEGY)  # the first is asked for
-NODE = 8
-"""GPUs of a node of today's clusters, where none is stated."""
-IMAGE = "train.image_size"
-SIDES = (224, 448, 896)
-"""Sides of images in pixels: of classifiers, and of models that read pictures (Qwen2-VL, PaliGemma 896)."""
 FALLS = -1
 """In the place of the largest value that fits: there is none up to which all fit."""
 NEAR = 8
@@ -54,7 +45,9 @@ class FitsOnlyIf(Rule):
     the job down to 1, or for a few usual ones if that is unknown too. If the batch size is unknown, it has the largest
     one that fits. If no GPU is stated, it has the need at usual values. If the launch decides how many GPUs share the
     job and no file has it, the finding has the need on one GPU and on each of eight; in the same way it has the need in
-    each precision, or at a few sizes of images. The finding is information: state the setting to get a verdict.
+    each precision, or at a few sizes of images. If several such settings are missing, it has the need at the least
+    demanding and at the most demanding of their usual values, and names both. The finding is information: state the
+    settings to get a verdict.
 
     A job that exceeds the GPU even with a batch size and a length of 1 gets an error instead (`gpu-memory-exceeded` or
     `states-exceed-gpu`). A job that is at risk even then gets a warning.
@@ -76,17 +69,17 @@ class FitsOnlyIf(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         if case.estimates.device is not None or several(case):
             return
-        unknown = [field for field in case.estimates.unknown if field.startswith(("model.", "train."))]
-        if (points := _points(case)) is not None:
-            yield from _named(case, *points)
-            return
-        lengths = [field for field in unknown if field in LENGTHS]
-        if not unknown or len(lengths) > 1 or set(unknown) - {BATCH, *LENGTHS}:
-            return
-        if lengths:
+        missing = missing_pieces(case)
+        names = [one.field for one in missing]
+        lengths = [name for name in names if name in LENGTHS]
+        if len(missing) == 1 and not {*names} & {BATCH, *LENGTHS}:
+            yield from _named(case, missing[0].what, names[0], missing[0].points)
+        elif len(lengths) == 1 and {*names} <= {BATCH, *lengths}:
             yield from _length(case, lengths[0])
-        else:
+        elif names == [BATCH]:
             yield from _batch(case)
+        elif missing:
+            yield from _several(case, missing)
 
 
 def _length(case: Case, field: str) -> Iterator[Finding]:
@@ -140,42 +133,24 @@ def _batch(case: Case) -> Iterator[Finding]:
         yield _none_fits(case, BATCH, text, {BATCH: 1})
 
 
-def _points(case: Case) -> tuple[str, list[tuple[dict[str, object], str]]] | None:
-    """The one field beside batch and length that is missing, in words, and the values at which the need is shown."""
-    cause = case.estimates.causes.get("device")
-    missing = set(cause.fields) if cause is not None else set()
-    if not missing or set(case.estimates.unknown) & {BATCH, *LENGTHS, "model.name"}:
-        return None
-    if missing <= {*GPUS}:
-        return "how many GPUs share the job", _shared(case.job.parallel.strategy, case.job.task)
-    if missing == {"train.precision"}:
-        return "the precision", [({"train.precision": name}, name) for name in ("fp32", "bf16-mixed")]
-    if missing == {IMAGE}:
-        return "the size of the images", [({IMAGE: side}, f"{side} x {side}") for side in SIDES]
-    return None
-
-
-def _shared(strategy: str | None, task: str | None) -> list[tuple[dict[str, object], str]]:
-    """One GPU, and each of the GPUs of a node; split among them where nothing says that each holds the whole model."""
-    alone: dict[str, object] = {name: 1 for name in GPUS if name != STRATEGY}
-    several: dict[str, object] = {name: NODE if name != "parallel.nodes" else 1 for name in alone}
-    if strategy is not None and strategy not in ("none", "ddp"):
-        return [(alone, "on 1 GPU"), (several, f"on each of {NODE} ({strategy})")]
-    whole = strategy is not None or task == "diffusion"  # whose models beside the trained one are on every GPU
-    ways = ("ddp",) if whole else ("ddp", "zero3")
-    return [
-        ({**alone, STRATEGY: "none"}, "on 1 GPU"),
-        *(({**several, STRATEGY: way}, f"on each of {NODE} ({way})") for way in ways),
+def _several(case: Case, missing: Sequence[Piece]) -> Iterator[Finding]:
+    """The need at the least demanding and at the most demanding usual values of all that no file states."""
+    ends = [[piece.points[at] for piece in missing] for at in (0, -1)]
+    points = [
+        ({name: value for values, _ in end for name, value in values.items()}, ", ".join(name for _, name in end))
+        for end in ends
     ]
+    *first, last = (piece.what for piece in missing)
+    yield from _named(case, f"{', '.join(first)} and {last}", missing[0].field, points, several=True)
 
 
-def _named(case: Case, what: str, points: list[tuple[dict[str, object], str]]) -> Iterator[Finding]:
+def _named(case: Case, what: str, field: str, points: Sequence[Point], several: bool = False) -> Iterator[Finding]:
     """The need at each of a few values that the files do not choose from."""
     found = [(device, name) for values, name in points if (device := _device(case, values)) is not None]
     if len(found) == len(points):
         text = ", ".join(f"{gib(device.process.expected)} {name}" for device, name in found)
-        field = next(iter(points[-1][0]))
-        yield _info(case, field, f"{what} is unknown: it needs {text} ({describe(case.job)})")
+        be = "are" if several else "is"
+        yield _info(case, field, f"{what} {be} unknown: it needs {text} ({describe(case.job)})")
 
 
 def _info(case: Case, field: str, message: str) -> Finding:
@@ -210,7 +185,7 @@ def _said(
     )
 
 
-def _device(case: Case, values: dict[str, object]) -> DeviceEstimate | None:
+def _device(case: Case, values: Mapping[str, object]) -> DeviceEstimate | None:
     """The need with some values; None where no law tells it: a lower bound is no need."""
     device = case.estimate(with_fields(case.job, values)).device
     return device if device is None or not device.lower_bound else None

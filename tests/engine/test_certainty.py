@@ -383,6 +383,25 @@ def test_an_own_model_takes_at_least_its_states(how: str, copies: int, project: 
     assert device.requested.expected == copies * 4 * 1_000_000
 
 
+ADAPTED = """\
+from peft import get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("acme/Thing-1.3B")
+HOW
+Trainer(model, TrainingArguments("out", per_device_train_batch_size=1, gradient_checkpointing=False)).train()
+"""
+
+
+@pytest.mark.parametrize(("how", "copies"), [("", 4), ("model = get_peft_model(model, ask())", 1)])
+def test_a_model_that_may_be_adapted_takes_at_least_its_weights(how: str, copies: int, project: Write) -> None:
+    """Where no file says which adapter is trained, nothing of the model itself is known to have gradients."""
+    device = worst(judged(project({"train.py": ADAPTED.replace("HOW", how)}), "train.py")).device
+    assert device is not None
+    assert device.lower_bound
+    least = device.requested.expected / (4 * 1.3e9)
+    assert 0.85 * copies < least < 1.1 * copies
+
+
 TEXT = {
     "task": "causal-lm", "model.name": "gpt2", "train.batch_size": 8, "train.seq_len": 512, "data.workers": 4,
     "data.sample_bytes": 10**6, "data.in_memory_bytes": 10**9,

@@ -46,6 +46,20 @@ COUNTED = {
         "self.a = torchvision.models.resnet50()\nself.a.conv1 = torch.nn.Conv2d(1, 64, 7, bias=False)",
         RESNET - 9408 + 64 * 49,
     ),
+    "one of the two parts of a model": (
+        "from transformers import CLIPVisionModel\n"
+        'self.a = CLIPVisionModel.from_pretrained("openai/clip-vit-base-patch32")',
+        87_456_000,
+    ),
+    "an encoder alone": (
+        'from transformers import T5EncoderModel\nself.a = T5EncoderModel.from_pretrained("t5-small")',
+        35_330_816,
+    ),
+    "beside its tokenizer": (
+        'from transformers import AutoTokenizer\nself.a = AutoModel.from_pretrained("bert-base-uncased")\n'
+        'self.tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")',
+        BERT,
+    ),
     "two of them": (
         'self.a = torchvision.models.resnet50()\nself.b = AutoModel.from_pretrained("bert-base-uncased")',
         RESNET + BERT,
@@ -66,6 +80,10 @@ NOT_COUNTED = {
     "weights in another type": 'self.a = AutoModel.from_pretrained("bert-base-uncased", torch_dtype=torch.bfloat16)',
     "some of its layers": "self.a = torch.nn.Sequential(*list(torchvision.models.resnet50().children())[:-3])",
     "a layer of it is replaced": "self.a = torchvision.models.resnet50()\nself.a.layer4 = torch.nn.Identity()",
+    "a part of a model of two": "from transformers import CLIPVisionModelWithProjection as C\n"
+    'self.a = C.from_pretrained("openai/clip-vit-base-patch32")',
+    "an encoder and a decoder of two models": "from transformers import EncoderDecoderModel as E\n"
+    'self.a = E.from_pretrained("bert-base-uncased")',
     "a model that is not known": 'self.a = AutoModel.from_pretrained("some/model")',
     "its stages": 'self.a = timm.create_model("resnet50", features_only=True)',
 }

@@ -50,6 +50,36 @@ def test_a_part_of_an_own_class_is_not_the_model(parts: str, tmp_path: Path) -> 
     assert "model.target" not in found
 
 
+BRANCHES = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", default="large")
+args = parser.parse_args()
+def backbone(size):
+    {choice}
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.e = backbone(args.size)
+model = Net()
+"""
+EITHER = """if size == "small":
+        return torchvision.models.resnet18()
+    elif size == "large":
+        return torchvision.models.resnet50()"""
+
+
+def test_models_in_branches_of_a_condition_are_one_part(tmp_path: Path) -> None:
+    found = told(BRANCHES.format(choice=EITHER), tmp_path)
+    assert found["model.target"] == "torchvision:resnet50"
+
+
+def test_models_beside_each_other_are_several_parts(tmp_path: Path) -> None:
+    both = "return torch.nn.ModuleList([torchvision.models.resnet18(), torchvision.models.resnet50()])"
+    found = told(BRANCHES.format(choice=both), tmp_path)
+    assert is_unknown(found["model.name"])
+
+
 def test_what_stands_beside_the_trained_model_is_not_it(tmp_path: Path) -> None:
     body = NET.format("self.c = torch.nn.Conv2d(3, 3, 3)") + "features = torchvision.models.vgg16().features.eval()\n"
     found = told(body, tmp_path)

@@ -53,5 +53,54 @@ def test_the_number_of_gpus_is_left_to_the_machine(tmp_path: Path) -> None:
     assert "parallel.gpus_per_node" in one.help[0]
 
 
-def test_with_another_unknown_nothing_is_shown(tmp_path: Path) -> None:
-    assert said(tmp_path, LAUNCH, precision="mixed_precision=ask()") == []
+def test_two_settings_that_are_missing_are_shown_at_both_ends(tmp_path: Path) -> None:
+    [message] = said(tmp_path, LAUNCH, precision="mixed_precision=ask()")
+    assert message.startswith("the precision and how many GPUs share the job are unknown: it needs ")
+    assert "GiB bf16-mixed, on each of 8 (zero3), " in message
+    assert "GiB fp32, on 1 GPU (" in message
+
+
+def test_what_has_no_usual_values_is_not_shown(tmp_path: Path) -> None:
+    program = PROGRAM.replace('"gpt2"', "ask()")
+    (tmp_path / "train.py").write_text(program.format(optimizer="AdamW", precision="mixed_precision=ask()"))
+    (tmp_path / "run.sh").write_text(LAUNCH)
+    reports = check([tmp_path / "run.sh"]).reports
+    assert [one for report in reports for one in report.findings if one.rule == "fits-only-if"] == []
+
+
+def test_the_need_of_a_model_that_may_be_adapted_is_not_shown(tmp_path: Path) -> None:
+    """The file that is not there may say so, and with an adapter the need is a small part."""
+    given = "model_name_or_path=openai-community/gpt2 per_device_train_batch_size=4 optim=adamw_torch cutoff_len=512"
+    (tmp_path / "run.sh").write_text(f"llamafactory-cli train no.yaml {given}\n")
+    reports = check([tmp_path / "run.sh"]).reports
+    assert len(reports) == 1
+    assert [one for report in reports for one in report.findings if one.rule == "fits-only-if"] == []
+
+
+def test_an_optimizer_that_has_no_law_is_shown_between_two(tmp_path: Path) -> None:
+    program = PROGRAM.replace("from torch.optim import {optimizer}", "from adabelief_pytorch import {optimizer}")
+    (tmp_path / "train.py").write_text(program.format(optimizer="AdaBelief", precision=""))
+    (tmp_path / "run.sh").write_text("python train.py\n")
+    reports = check([tmp_path / "run.sh"]).reports
+    [message] = [one.message for report in reports for one in report.findings if one.rule == "fits-only-if"]
+    assert message.startswith("the optimizer is unknown: it needs ")
+    assert "GiB with SGD, " in message
+    assert "GiB with AdamW (" in message
+
+
+def test_the_number_of_gpus_that_is_stated_stays(tmp_path: Path) -> None:
+    """Only the file of DeepSpeed that says how the model is split is missing."""
+    program = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model, TrainingArguments("out", deepspeed="there/is/none.json")).train()
+"""
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 4 train.py\n")
+    reports = check([tmp_path / "run.sh"]).reports
+    [message] = [one.message for report in reports for one in report.findings if one.rule == "fits-only-if"]
+    assert "on each of 4 (zero3" in message
+    assert "on each of 4 (ddp)" in message
+    assert "on 1 GPU" not in message
+    assert "on each of 8" not in message

@@ -34,7 +34,7 @@ _ENTRY = re.compile(
     re.MULTILINE,
 )
 """What starts something at the top of a file, by the functions of libraries; names of variables are anyone's."""
-_CALL = re.compile(r"^(?:\w+\(|(?:for|while|with|if|try)\b.*:)", re.MULTILINE)
+_CALL = re.compile(r"^(?:[\w.]+\(|(?:for|while|with|if|try)\b.*:)", re.MULTILINE)
 """A call as a statement at the top of a file, perhaps in a block."""
 _COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
 _FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
@@ -107,7 +107,8 @@ def _is_test(source: Source) -> bool:
 
 def _acts(source: Source, project: Project) -> bool:
     """Whether the top level of the file starts training: it has a loop, a `with`, or a call as a statement. Where only
-    an imported module trains, it is the call of a function of the file, `main()`, or of an imported one that trains."""
+    an imported module trains, it is the call of a function of the file, `main()`, of an imported one that trains, or of
+    a method of an imported class."""
     here = _trains_here(source.text)
     if not here and _CALL.search(source.text) is None:
         return False
@@ -122,10 +123,30 @@ def _acts(source: Source, project: Project) -> bool:
 
 def _calls_imported(body: Sequence[ast.stmt], source: Source, project: Project) -> bool:
     """Whether the top level of a file calls a function that trains and that another file of the project has."""
-    called = _called(body) & {name for _, names in _imports(source.text) for name in names}
-    return bool(called) and any(
-        called & _trainers(_body(other.text) or ()) for other in _imported(source, project) if _trains_here(other.text)
-    )
+    given = {name for _, names in _imports(source.text) for name in names}
+    called, used = _called(body) & given, _used(body) & given
+    bodies = (_body(other.text) or () for other in _imported(source, project) if _trains_here(other.text))
+    return bool(called or used) and any(called & _trainers(one) or used & _training_classes(one) for one in bodies)
+
+
+def _used(body: Sequence[ast.stmt]) -> set[str]:
+    """The names of classes of whose objects a statement calls a method: `Runner(c).run()`, or `r = Runner(c)` first."""
+    made = {
+        target.id: node.value.func.id
+        for node in body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    methods = (node.value.func for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+    holders = [one.value for one in methods if isinstance(one, ast.Attribute)]
+    direct = {one.func.id for one in holders if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
+    return direct | {made[one.id] for one in holders if isinstance(one, ast.Name) and one.id in made}
+
+
+def _training_classes(body: Sequence[ast.stmt]) -> set[str]:
+    """The names of classes of a file with a method that trains."""
+    return {node.name for node in body if isinstance(node, ast.ClassDef) and _TRAINS.search(ast.unparse(node))}
 
 
 def _body(text: str) -> list[ast.stmt] | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from preflight.python.access import environment_variable
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import PATH, join_path, make_path, path_text, read_yaml
+from preflight.python.imports import add_import_folders
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -282,7 +283,7 @@ HOOKS: Mapping[str, Hook] = {
     PATH: new_path, "pathlib.PurePath": new_path, f"{PATH}.resolve": same_path, f"{PATH}.absolute": same_path,
     f"{PATH}.expanduser": same_path, f"{PATH}.open": open_file, "open": open_file, f"{PATH}.joinpath": joined_path,
     f"{PATH}.read_text": same_path, f"{PATH}.as_posix": same_path, "open.read": same_path,
-    "exec": executed,
+    "exec": executed, **{f"sys.path.{name}": add_import_folders for name in ("append", "insert", "extend")},
     "os.path.join": join_texts, "os.path.dirname": dirname,
     **dict.fromkeys(("yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load"), yaml_load),
     "copy.copy": copy, "copy.deepcopy": copy, "functools.partial": partial,

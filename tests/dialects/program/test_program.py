@@ -486,6 +486,28 @@ def test_an_imported_function_that_trains(text: str, tmp_path: Path) -> None:
     assert program.recognises(project.source("run.py"), project) is STARTS[text]
 
 
+OBJECTS = {
+    "r = Runner(3)\nr.run()\n": True,
+    "Runner(3).run()\n": True,
+    "r = Runner(3)\n": False,
+    "p = Printer()\np.run()\n": False,
+    "r = Runner(3)\nprint(r)\n": False,
+    "def later():\n    Runner(3).run()\n": False,
+}
+
+
+@pytest.mark.parametrize("text", OBJECTS)
+def test_a_method_of_an_imported_class_that_trains(text: str, tmp_path: Path) -> None:
+    """A trainer of the project's own, which holds the loop."""
+    (tmp_path / "lib.py").write_text(
+        "import torch\nclass Runner:\n    def run(self):\n        self.loss.backward()\n"
+        "class Printer:\n    def run(self):\n        print(1)\n"
+    )
+    (tmp_path / "run.py").write_text("from lib import Printer, Runner\n" + text)
+    project = Project(tmp_path, Settings())
+    assert program.recognises(project.source("run.py"), project) is OBJECTS[text]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
