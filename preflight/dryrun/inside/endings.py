@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import linecache
 import os
+import re
 import socket
 import urllib.error
 from collections.abc import Iterator
@@ -13,6 +14,13 @@ from typing import Any
 _OFFLINE = ("LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectTimeout", "MaxRetryError", "ConnectError",
             "ClientConnectorError", "ClientConnectorDNSError")  # fmt: skip
 """Errors of huggingface_hub, requests, httpx and aiohttp without a network."""
+
+
+_PUT = "put it there, or give the program another path"
+_NOT_FOUND = re.compile(r"^([\w./-]+) not found\.?$")
+_NO_FILE = re.compile(
+    r"(?=.*No such file).*?(?:name = '([^']+)'|^\[?[^:]*?([\w./-]+\.\w+|/[\w./-]+): No such file)", re.DOTALL
+)
 
 
 class NotThere(AttributeError):
@@ -40,8 +48,14 @@ def words(error: Any, trace: Any, wanted: str) -> str:
         folder = os.path.dirname(name)
         if folder and not os.path.isdir(folder):  # the names in it may have been made up
             asked = f"the program opens {os.path.basename(name)} in it, which cannot be made up"
-            return f"the folder {folder} is not there, and {asked}: put it there, or give the program another path"
-        return f"the file {name} is not there, and cannot be made up: put it there, or give the program another path"
+            return f"the folder {folder} is not there, and {asked}: {_PUT}"
+        return f"the file {name} is not there, and cannot be made up: {_PUT}"
+    missed = _NOT_FOUND.match(str(error)) if isinstance(error, FileNotFoundError) else None
+    if missed is not None:
+        return f"the file {missed[1]} is not there, and cannot be made up: {_PUT}"
+    named = _NO_FILE.search(str(error)) if isinstance(error, OSError) or type(error).__module__ == "lmdb" else None
+    if named is not None:  # libraries in C put the name into their words
+        return f"the file {named[1] or named[2]} is not there, and cannot be made up: {_PUT}"
     kind = type(error).__name__
     return f"{kind}: {error}".splitlines()[0] if str(error) else kind
 
