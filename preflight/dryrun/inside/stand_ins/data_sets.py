@@ -243,8 +243,8 @@ class _Metric:
         return dict.fromkeys(("accuracy", "f1", "score", "matthews_correlation", "pearson", "spearmanr"), 0.5)
 
 
-def metrics(module: Any, tape: Tape) -> None:
-    """`evaluate.load`."""
+def metrics(module: Any, tape: Tape, function: str = "load") -> None:
+    """`evaluate.load`, and what stood for it in datasets before 3."""
 
     def load(real: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -253,4 +253,4 @@ def metrics(module: Any, tape: Tape) -> None:
             tape.assume(f"the metric {name} is made up")
             return _Metric()
 
-    wrap(module, "load", load)
+    wrap(module, function, load)

@@ -48,6 +48,10 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         for one in (network, table, records):
             one.files(module)
 
+    def texts(module: Any) -> None:
+        data_sets.text(module, tape)
+        data_sets.metrics(module, tape, "load_metric")
+
     def paths(module: Any) -> None:
         missing.paths(module)
         asked.objects(module)
@@ -107,7 +111,7 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "transformers.generation.utils": generation.Generation(tape).install,
         "transformers.trainer": lambda module: trainers.transformers(module, settings),
         "trl.trainer.grpo_trainer": trainers.grpo,
-        "datasets": lambda module: data_sets.text(module, tape),
+        "datasets": texts,
         "evaluate": lambda module: data_sets.metrics(module, tape),
         "torchvision.datasets.mnist": lambda module: vision.mnist(module, tape),
         "torchvision.datasets.cifar": lambda module: vision.cifar(module, tape),
