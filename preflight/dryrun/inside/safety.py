@@ -22,7 +22,8 @@ _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".gin")
 _MOST = 1 << 20
 """Bytes of a file of settings; larger ones hold data."""
 _FOR_THEMSELVES = tuple(
-    f"{os.sep}{name}{os.sep}" for name in ("matplotlib", "accelerate", "transformers", "wandb", "sklearn", "joblib")
+    f"{os.sep}{name}"
+    for name in ("matplotlib/", "accelerate/", "transformers/", "wandb/", "sklearn/", "joblib/", "platform.py")
 )
 """Libraries that ask programs about the computer, and go on without an answer."""
 _FREE = ("/dev/null", "/dev/tty", "/dev/shm/", "/proc/self/", "/proc/thread-self/")
