@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from preflight.dryrun.inside import endings
-from preflight.dryrun.inside.stand_ins import folders, picture_sets, required, vision
+from preflight.dryrun.inside.stand_ins import folders, graphs, picture_sets, required, vision
 from preflight.dryrun.inside.stand_ins.hub_models import HubModels
 from preflight.dryrun.inside.stand_ins.weights import Unread, goes_to_gpu
 from preflight.dryrun.inside.tape import MOST_ASSUMPTIONS, Tape
@@ -202,3 +203,45 @@ def test_what_ends_the_program_is_required(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_an_error_says_what_to_do(error: Exception, said: str) -> None:
     assert endings.words(error, None, "").startswith(said)
+
+
+class InMemoryDataset:
+    name, pre_transform = "Cora", None
+
+    def _download(self) -> None:
+        raise OSError("no network")
+
+    def _process(self) -> None:
+        raise OSError("nothing to process")
+
+    def load(self, path: str) -> None:
+        raise OSError(path)
+
+    def collate(self, made: list[Any]) -> tuple[list[Any], None]:
+        return made, None
+
+
+class Planetoid(InMemoryDataset):
+    data: Any = None
+
+
+class Unheard(InMemoryDataset):
+    """A set of which nothing is known."""
+
+
+def test_a_known_graph_has_its_sizes_and_another_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_geometric.data", SimpleNamespace(Data=SimpleNamespace))  # type: ignore[arg-type]
+    tape = Tape()
+    graphs.Graphs(tape).install(SimpleNamespace(InMemoryDataset=InMemoryDataset))
+    cora: Any = Planetoid()
+    cora._download()
+    cora._process()
+    cora.load("data.pt")
+    [graph] = cora.data
+    assert graph.x.shape == (2708, 1433)
+    assert graph.edge_index.shape == (2, 10556)
+    assert int(graph.y.max()) == 6
+    assert int(graph.train_mask.sum() + graph.val_mask.sum() + graph.test_mask.sum()) == 2708
+    assert tape.assumptions == [("the graphs of Cora are made up, with the sizes of the real ones", "")]
+    with pytest.raises(OSError, match="no network"):
+        Unheard()._download()
