@@ -31,6 +31,7 @@ class Pair:
     program: str
     asked: Mapping[str, Any]
     job: Mapping[str, object] = field(default_factory=dict)
+    ranks: int = 1
 
 
 def _language(name: str, model_type: str, task: str, batch: int, length: int, precision: str = "bf16-mixed",
@@ -47,12 +48,16 @@ def _language(name: str, model_type: str, task: str, batch: int, length: int, pr
     return Pair(name, "language_model.py", asked, job)
 
 
-def _image(name: str, batch: int, size: int = 224) -> Pair:
-    job = {
+def _image(name: str, batch: int, size: int = 224, ranks: int = 1) -> Pair:
+    job: dict[str, object] = {
         "model.target": f"torchvision:{name}", "task": "image-classification", "train.batch_size": batch,
         "train.image_size": size, "train.optimizer": "sgd-momentum", "software": {"torch": "2.13.0"},
     }  # fmt: skip
-    return Pair(f"{name} {batch}", "image_model.py", {"name": name, "batch": batch, "size": size}, job)
+    asked = {"name": name, "batch": batch, "size": size}
+    if ranks == 1:
+        return Pair(f"{name} {batch}", "image_model.py", asked, job)
+    job = {**job, "parallel.strategy": "ddp", "parallel.gpus_per_node": ranks, "parallel.ranks_per_node": ranks}
+    return Pair(f"{name} {batch} x {ranks}", "image_model.py", asked, job, ranks)
 
 
 LLAMA = {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4, "num_attention_heads": 8,
@@ -68,6 +73,7 @@ PAIRS = (
     _language("llama 4 x 512", "llama", "causal-lm", 4, 512, **LLAMA),
     _language("llama 2 x 1024 checkpointing", "llama", "causal-lm", 2, 1024, checkpointing=True, **LLAMA),
     _image("resnet50", 64),
+    _image("resnet50", 64, ranks=4),
     _image("resnet18", 32),
 )
 EXPLAINED: Mapping[str, str] = {
@@ -103,7 +109,8 @@ def compared(names: tuple[str, ...], python: str) -> Iterator[Compared]:
         law = estimate(build(dict(pair.job)), None)
         bytes_of_law = law.requested.expected if isinstance(law, DeviceEstimate) else None
         why = "" if isinstance(law, DeviceEstimate) else law.words
-        words = [python, str(PROGRAMS / pair.program), json.dumps(pair.asked)]
+        launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={pair.ranks}"] if pair.ranks > 1 else []
+        words = [python, *launcher, str(PROGRAMS / pair.program), json.dumps(pair.asked)]
         device = dry_run(words, None, None).found.estimates.device
         yield Compared(pair.name, device.requested.expected if device is not None else None, bytes_of_law, why)
 

@@ -101,7 +101,8 @@ def _checked(answer: Answer, program: StartedProgram) -> RunReport:
     if report.end == "stopped":
         raise NoAnswer(f"{report.reason} before the first optimizer step{at}; --time-limit SECONDS allows more")
     if report.end == "failed":
-        raise NoAnswer(f"the program failed before its first optimizer step: {report.reason}{at}{_hint(report)}")
+        said = _last_words(answer) if report.reason.startswith("the program ended with") else ""
+        raise NoAnswer(f"the program failed before its first optimizer step: {report.reason}{said}{at}{_hint(report)}")
     called = f": {report.reason}{at}" if report.end == "exited" else ""
     nothing = " (nothing was put on the GPU)" if not report.events else ""
     raise NoAnswer(f"{_NO_STEP.get(report.end, report.reason)}{called}{nothing}{_hint(report)}")
@@ -112,13 +113,19 @@ def _hint(report: RunReport) -> str:
     made = [text for text, _ in report.assumptions if "made up" in text or "made-up" in text]
     stands = f"; its data may be why: {'; '.join(made[:2])}" if made else ""
     refused = [one for one in report.refused if one not in report.reason]
-    return stands + (f"; a dry run does not allow: {', '.join(refused[:3])}" if refused else "")
+    option = " (--allow-program NAME allows it)" if any("starting the program" in one for one in refused) else ""
+    return stands + (f"; a dry run does not allow: {', '.join(refused[:3])}{option}" if refused else "")
+
+
+def _last_words(answer: Answer) -> str:
+    """The last line that the program wrote: argparse's error, for one."""
+    lines = [line.strip() for line in answer.output.splitlines() if line.strip()]
+    return f": {lines[-1][:300]}" if lines else ""
 
 
 def _without_report(answer: Answer, program: StartedProgram) -> str:
     """Why a process ended without a report."""
-    lines = [line.strip() for line in answer.output.splitlines() if line.strip()]
-    last = f": {lines[-1][:300]}" if lines else ""
+    last = _last_words(answer)
     if answer.ready is None:
         return f"{program.interpreter} ended before the program began{last}"
     if answer.timed_out:

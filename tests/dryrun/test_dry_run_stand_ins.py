@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from preflight.dryrun.inside.stand_ins import folders, vision
+from preflight.dryrun.inside import endings
+from preflight.dryrun.inside.stand_ins import folders, graphs, picture_sets, required, vision
 from preflight.dryrun.inside.stand_ins.hub_models import HubModels
 from preflight.dryrun.inside.stand_ins.weights import Unread, goes_to_gpu
 from preflight.dryrun.inside.tape import MOST_ASSUMPTIONS, Tape
@@ -130,3 +133,115 @@ def test_a_model_that_is_named_after_a_known_one(name: str, origin: str | None) 
         assert found["n_layer"] == KNOWN[origin]["config"]["n_layer"]
         text = f"the configuration of {name} is taken to be that of {origin}, by its name"
         assert tape.assumptions == [(text, "model.config")]
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (OSError(2, "Unable to open file (unable to open file: name = 'data/x.h5', errno = 2, error message = "
+                    "'No such file or directory')"), "data/x.h5"),
+        (OSError("/data/x.lmdb: No such file or directory"), "/data/x.lmdb"),
+        (FileNotFoundError("./data/cora.content not found."), "./data/cora.content"),
+        (FileNotFoundError(2, "No such file or directory", "x.npz"), "x.npz"),
+    ],
+)  # fmt: skip
+def test_a_missing_file_is_named_whatever_library_says_so(error: OSError, name: str) -> None:
+    assert endings.words(error, None, "").startswith(f"the file {name} is not there, and cannot be made up: put it")
+
+
+class VisionDataset:
+    def __init__(self, root: str, transforms: Any = None, transform: Any = None, target_transform: Any = None) -> None:
+        self.transforms = transforms or (transform and (lambda picture, target: (transform(picture), target)))
+
+
+class SVHN(VisionDataset):
+    def __init__(self, root: str, split: str = "train", transform: Any = None, download: bool = False) -> None:
+        assert not download
+        raise RuntimeError("not found")
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, number: int) -> Any:
+        return None
+
+
+def test_a_data_set_of_torchvision_has_the_size_of_the_real_one() -> None:
+    pytest.importorskip("PIL")
+    tape = Tape()
+    picture_sets.hooks(tape)["torchvision.datasets.svhn"](SimpleNamespace(SVHN=SVHN))
+    train, test = SVHN("data", download=True, transform=lambda one: one.size), SVHN("data", split="test")
+    assert (len(train), len(test)) == (73257, 26032)
+    assert train[12] == ((32, 32), 2)
+    with pytest.raises(IndexError):
+        test[26032]
+    assert tape.assumptions == [("SVHN is made up, with the number of pictures and classes of the real one", "")]
+
+
+def test_what_ends_the_program_is_required(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        "if not os.path.exists(a):\n    raise SystemExit(1)\n"
+        "if os.path.exists(b):\n    raise SystemExit(1)\n"
+        "if not os.path.exists(c):\n    os.makedirs(c)\n"
+        "assert os.path.isdir(d) and e\n"
+        "if os.path.isfile(f):\n    go()\nelse:\n    sys.exit(2)\n"
+    )
+    assert sorted(required._required_at(str(program))) == [1, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ModuleNotFoundError("No module named 'nothere'", name="nothere.sub"), "the package nothere is not installed"),
+        (ModuleNotFoundError("No module named 'json.nothere'", name="json.nothere"), "the module json.nothere is not"),
+        (ModuleNotFoundError("No module named 'flash_attn'", name="flash_attn"), "the program needs flash_attn, which"),
+        (NotImplementedError("Could not run 'aten::strange' with arguments from the 'CUDA' backend. This could"),
+         "the kernel aten::strange has no shapes that a dry run knows"),
+        (NotImplementedError("a method of the program's"), "NotImplementedError: a method of the program's"),
+    ],
+)  # fmt: skip
+def test_an_error_says_what_to_do(error: Exception, said: str) -> None:
+    assert endings.words(error, None, "").startswith(said)
+
+
+class InMemoryDataset:
+    name, pre_transform = "Cora", None
+
+    def _download(self) -> None:
+        raise OSError("no network")
+
+    def _process(self) -> None:
+        raise OSError("nothing to process")
+
+    def load(self, path: str) -> None:
+        raise OSError(path)
+
+    def collate(self, made: list[Any]) -> tuple[list[Any], None]:
+        return made, None
+
+
+class Planetoid(InMemoryDataset):
+    data: Any = None
+
+
+class Unheard(InMemoryDataset):
+    """A set of which nothing is known."""
+
+
+def test_a_known_graph_has_its_sizes_and_another_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_geometric.data", SimpleNamespace(Data=SimpleNamespace))  # type: ignore[arg-type]
+    tape = Tape()
+    graphs.Graphs(tape).install(SimpleNamespace(InMemoryDataset=InMemoryDataset))
+    cora: Any = Planetoid()
+    cora._download()
+    cora._process()
+    cora.load("data.pt")
+    [graph] = cora.data
+    assert graph.x.shape == (2708, 1433)
+    assert graph.edge_index.shape == (2, 10556)
+    assert int(graph.y.max()) == 6
+    assert int(graph.train_mask.sum() + graph.val_mask.sum() + graph.test_mask.sum()) == 2708
+    assert tape.assumptions == [("the graphs of Cora are made up, with the sizes of the real ones", "")]
+    with pytest.raises(OSError, match="no network"):
+        Unheard()._download()

@@ -220,3 +220,82 @@ def test_the_settings_of_a_logger_that_is_not_there(tmp_path: Path, program: str
     found = ran(tmp_path, STEP + program)
     assert (found.status == 0) is (not why), found.err
     assert why in found.err
+
+
+OF_THE_DEVICE = {
+    "a GRU": """\
+net = torch.nn.GRU(8, 16, bidirectional=True).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(2):
+    net(torch.zeros(5, 4, 8, device="cuda"))[0].sum().backward()
+    optimizer.step()
+""",
+    "weight_norm before the device": """\
+net = torch.nn.utils.weight_norm(torch.nn.Conv1d(4, 4, 3)).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(2):
+    net(torch.zeros(2, 4, 9, device="cuda")).sum().backward()
+    optimizer.step()
+assert net.weight_g.is_cuda and net.weight_g.grad.is_cuda
+""",
+    "a default type of the device": """\
+torch.set_default_tensor_type("torch.cuda.FloatTensor")
+net = torch.nn.Linear(64, 64)
+assert net.weight.is_cuda and torch.zeros(3).is_cuda
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(2):
+    net(torch.zeros(8, 64)).sum().backward()
+    optimizer.step()
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OF_THE_DEVICE)
+def test_what_asks_the_device_in_a_way_of_its_own_trains(tmp_path: Path, kind: str) -> None:
+    found = ran(tmp_path, "import torch\n" + OF_THE_DEVICE[kind])
+    assert found.status == 0, found.err
+    assert found.data["dry_run"]["steps"] == [2]
+
+
+LIBRARIES = {
+    "nltk/__init__.py": "from .tokenize import word_tokenize\nfrom . import corpus\n",
+    "nltk/tokenize.py": "def word_tokenize(text):\n    raise LookupError('punkt')\n",
+    "nltk/corpus/__init__.py": "from .util import LazyCorpusLoader\nstopwords = LazyCorpusLoader('stopwords')\n",
+    "nltk/corpus/util.py": (
+        "class LazyCorpusLoader:\n"
+        "    def __init__(self, name): self.__name = name\n"
+        "    def __getattr__(self, name): raise LookupError(self.__name)\n"
+    ),
+    "spacy/__init__.py": (
+        "def blank(language): return lambda text: [language, *text.split()]\ndef load(name): raise OSError(name)\n"
+    ),
+    "pycocotools/__init__.py": "",
+    "pycocotools/coco.py": (
+        "class COCO:\n"
+        "    def __init__(self, annotation_file=None): self.dataset = {}\n"
+        "    def createIndex(self): self.imgs = {one['id']: one for one in self.dataset['images']}\n"
+    ),
+}
+"""Names of nltk, spaCy and pycocotools, and what they say where a resource is not there."""
+RESOURCES = """\
+import nltk, spacy
+from nltk.corpus import stopwords
+from pycocotools.coco import COCO
+assert nltk.word_tokenize("a cat. sat") == ["a", "cat", ".", "sat"]
+assert "the" in stopwords.words("english")
+assert spacy.load("en_core_web_sm")("a b") == ["en", "a", "b"]
+kept = COCO("nothing/instances.json")
+assert len(kept.imgs) == 1024 and {one["category_id"] for one in kept.dataset["annotations"]} <= set(range(1, 91))
+step(); step()
+"""
+
+
+@pytest.mark.slow
+def test_resources_that_are_not_there_are_said(tmp_path: Path) -> None:
+    found = ran(tmp_path, STEP + RESOURCES, "--gpu", "RTX 4090", files=LIBRARIES)
+    assert found.status == 0, found.err
+    said = " ".join(one["why"] for one in found.data["assumptions"])
+    for words in ("nltk's model of sentences", "nltk's stopwords", "spaCy's en_core_web_sm", "8 boxes in a picture"):
+        assert words in said
+    assert found.data["verdict"] == "fits-if"

@@ -111,11 +111,8 @@ frame = pandas.read_csv("rows.csv")
 column = "score"
 assert len(frame) == 256 and set(frame[["text", "label"]].columns) == {"text", "label"}
 assert list(frame.dropna()[column])[:2] == [0, 1]
-try:
-    pandas.read_csv("places.csv", header=None)
-    raise SystemExit(9)
-except FileNotFoundError:
-    pass
+places = pandas.read_csv("places.csv", header=None)
+assert places.shape == (256, 9) and set(places.iloc[:, 7]) == {places.iloc[0, 7]} | set(places.iloc[:, 7])
 step(); step()
 """
 ROWS_ASKED = """\
@@ -139,6 +136,70 @@ except OSError:
     pass
 step(); step()
 """
+BOXES = """\
+import json, os, xml.etree.ElementTree as ET
+class Boxes:
+    def __init__(self):
+        self.classes = ["__background__", "smoke", "fire"]
+        self.root = ET.parse("data/annotations/000001.xml").getroot()
+found = Boxes().root.findall("object")
+assert len(found) == 8 and {one.find("name").text for one in found} == {"fire"}
+assert all(float(one.find("bndbox").find("xmin").text) < float(one.find("bndbox").find("xmax").text) for one in found)
+kept = json.load(open("data/instances.json"))
+boxes = {one["id"]: [box for box in kept["annotations"] if box["image_id"] == one["id"]] for one in kept["images"][:2]}
+assert all(len(one) == 8 for one in boxes.values())
+step(); step()
+"""
+RECORDS = """\
+import json
+rows = json.load(open("data/alpaca.json"))
+assert len(rows["train"]) == len(rows) == 256 and isinstance(rows[0]["instruction"], str)
+assert all(isinstance(one["output"], str) for one in rows[:2])
+for name in ("config.json", "label_map.json"):
+    try:
+        open(name)
+        raise SystemExit(9)
+    except FileNotFoundError:
+        pass
+step(); step()
+"""
+REQUIRED = """\
+import os
+from pathlib import Path
+if not os.path.exists("data/train"):
+    raise FileNotFoundError("get the data")
+assert os.path.isdir("data/train"), "get the data"
+if not Path("data/val").is_dir() or False:
+    raise SystemExit("get the data")
+if not os.path.exists("out"):
+    os.makedirs("out")
+names = [one for one in os.listdir("data/train") if os.path.isfile(os.path.join("data/train", one))]
+assert len(names) == 768 and not os.path.exists("data/train/other.bin") and os.listdir("out") == []
+step(); step()
+"""
+KEPT_FOLDER = """\
+import os
+os.makedirs("imgs")
+open("imgs/.gitkeep", "w").close()
+assert len(os.listdir("imgs")) == 768 and all(one.endswith(".png") for one in os.listdir("imgs"))
+step(); step()
+"""
+PACKED = """\
+import gzip
+with gzip.open("data/enwik8.gz") as file:
+    assert len(file.read(1 << 21)) == 1 << 21
+try:
+    gzip.open("data/rows.json.gz")
+    raise SystemExit(9)
+except FileNotFoundError:
+    pass
+step(); step()
+"""
+PAIRS = """\
+pairs = [line.split("\\t") for line in open("fra.txt").read().splitlines()]
+assert len(pairs) > 64 and all(len(one) == 2 for one in pairs)
+step(); step()
+"""
 ON_GPU = """\
 import torch
 kept = torch.load("nothing/best.pt")
@@ -159,7 +220,22 @@ CASES = {
     "a text": (TEXT, ["the text data/input.txt is made up: 1048576 bytes", "the text other.txt is made up"]),
     "columns": (COLUMNS, ["the data set nobody/pairs is made up"]),
     "tables": (TABLES, ["data/rows.jsonl is made up", "rows.jsonl", "the table data/rows.csv is made up", "rows.csv"]),
-    "a table of pandas": (FRAMES, ["the table rows.csv is made up: 256 rows", "the texts of rows.csv"]),
+    "boxes": (
+        BOXES,
+        ["the annotations in data/annotations are made up: 8 boxes", "the annotations in data are made up: 8 boxes"],
+    ),
+    "records": (RECORDS, ["the records of data/alpaca.json are made up: 256", "the texts of data/alpaca.json"]),
+    "what is required": (
+        REQUIRED,
+        ["data/train is not there, and the program needs it", "data/val is not there", "the folder data/train is not"],
+    ),
+    "a folder without data": (KEPT_FOLDER, ["the folder imgs holds no data: 768 made-up names"]),
+    "a packed text": (PACKED, ["the text data/enwik8.gz is made up: as many bytes as are read"]),
+    "a text of pairs": (PAIRS, ["the text fra.txt is made up"]),
+    "a table of pandas": (
+        FRAMES,
+        ["the table rows.csv is made up: 256 rows", "the texts of rows.csv", "places.csv is made up", "places.csv"],
+    ),
     "rows that are asked for": (ROWS_ASKED, ["the data set nobody/pairs triplet is made up", "the data set csv is"]),
     "an encoding": (ENCODING, ["tiktoken's gpt2 is made up"]),
     "a checkpoint": (CHECKPOINT, ["the checkpoint nothing/best.pt is not there: the model keeps"]),
@@ -192,16 +268,26 @@ def test_what_is_made_up_is_said(tmp_path: Path, kind: str) -> None:
     found = ran(tmp_path, STEP + program)
     assert found.status == 0, found.err
     assert (found.data["dry_run"]["end"], found.data["dry_run"]["steps"]) == ("ended", [2])
-    words = ("not there", "made up", "map_location", "longer than")
+    words = ("not there", "holds no data", "made up", "map_location", "longer than")
     stated = [one for one in found.data["dry_run"]["assumptions"] if any(word in one for word in words)]
     assert len(stated) == len(said)
     for one, words in zip(stated, said, strict=True):
         assert words in one
     decided = {one["field"] for one in found.data["assumptions"]}
-    lengths = ("tokens", "a listed folder", "columns", "an encoding", "rows that are asked for", *OF_TABLES)
-    configured = ("downloads", "a text", "pictures", "a listed folder", *OF_TABLES)
+    lengths = ("records", "tokens", "a listed folder", "columns", "an encoding", "rows that are asked for", *OF_TABLES)
+    configured = (
+        "records",
+        "what is required",
+        "a packed text",
+        "a text of pairs",
+        "downloads",
+        "a text",
+        "pictures",
+        "a listed folder",
+        *OF_TABLES,
+    )
     assert ("train.seq_len" in decided, "model.config" in decided) == (kind in lengths, kind in configured)
-    assert ("train.image_size" in decided) == (kind == "pictures")
+    assert ("train.image_size" in decided) == (kind in ("pictures", "boxes"))
     assert ("train.resumes" in decided) == (kind == "a checkpoint on the GPU")
     assert found.data["verdict"] == ("fits-if" if decided else "fits")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import torch
@@ -10,6 +11,9 @@ import torchvision
 
 asked = json.loads(sys.argv[1])
 model = torchvision.models.get_model(asked["name"]).cuda().train()
+if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    torch.distributed.init_process_group("nccl")
+    model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 for _ in range(2):
     images = torch.zeros(asked["batch"], 3, asked["size"], asked["size"], device="cuda")

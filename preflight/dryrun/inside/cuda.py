@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from . import guard
-from .patches import answers, replace
+from .patches import answers, replace, wrap
 from .settings import Settings
 from .tape import Tape
 
@@ -193,6 +193,17 @@ def _accelerator(settings: Settings, tape: Tape) -> None:
 def _typed_tensors() -> None:
     """torch.cuda.FloatTensor(...) and its like, and `Tensor.type`."""
     known: dict[str, torch.dtype] = {}
+
+    def by_default(real_default: Any, kind: Any) -> None:
+        """torch.set_default_tensor_type of a type of the device: C++ would look for its tensors."""
+        dtype = known.get(kind) if isinstance(kind, str) else getattr(kind, "dtype", None)
+        if dtype is None or (not isinstance(kind, str) and not getattr(kind, "_dry", False)):
+            real_default(kind)
+            return
+        torch.set_default_dtype(dtype)
+        torch.set_default_device("cuda")
+
+    wrap(torch, "set_default_tensor_type", by_default)
     for name, dtype in _DTYPES.items():
         made = _typed(name, dtype)
         setattr(torch.cuda, f"{name}Tensor", made)
@@ -218,4 +229,4 @@ def _typed(name: str, dtype: torch.dtype) -> Any:
         return isinstance(t, torch.Tensor) and t.is_cuda and t.dtype is dtype
 
     kind = type("kind", (type,), {"__call__": make, "__instancecheck__": is_one})
-    return kind(f"{name}Tensor", (), {"__module__": "torch.cuda", "dtype": dtype})
+    return kind(f"{name}Tensor", (), {"__module__": "torch.cuda", "dtype": dtype, "_dry": True})

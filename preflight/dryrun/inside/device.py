@@ -399,5 +399,15 @@ def _methods(device: Device) -> None:
     def moved(t: Any, to: Any = None, *_: Any, **__: Any) -> Any:
         return t.to("cuda" if to is None else to)
 
+    def applied(real: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        """Weights that old hooks compute (weight_norm) hold the graph of their parts, which cannot be moved then."""
+        for hook in module._forward_pre_hooks.values():
+            computed = getattr(module, str(getattr(hook, "name", "")), None)
+            if isinstance(computed, torch.Tensor) and not isinstance(computed, torch.nn.Parameter):
+                setattr(module, hook.name, computed.detach())
+            del computed
+        return real(module, *args, **kwargs)
+
+    wrap(torch.nn.Module, "_apply", applied)
     replace(torch.Tensor, "cuda", moved)
     replace(torch.Tensor, "pin_memory", lambda t, *_, **__: t)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import linecache
 import os
+import re
 import socket
+import sys
 import urllib.error
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +15,17 @@ from typing import Any
 _OFFLINE = ("LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectTimeout", "MaxRetryError", "ConnectError",
             "ClientConnectorError", "ClientConnectorDNSError")  # fmt: skip
 """Errors of huggingface_hub, requests, httpx and aiohttp without a network."""
+
+
+_PUT = "put it there, or give the program another path"
+_KERNELS = ("flash_attn", "xformers", "apex", "triton", "xentropy_cuda_lib", "causal_conv1d", "mamba_ssm")
+"""Packages whose kernels are built for CUDA."""
+_OF_KERNELS = ("NotImplementedError", "UnsupportedOperatorException", "UnsupportedFakeTensorException")
+_NO_SHAPES = re.compile(r"Could not run '([\w:.]+)' with arguments from the 'CUDA' backend|^([a-z_]\w*[.:]+[\w.]+)$")
+_NOT_FOUND = re.compile(r"^([\w./-]+) not found\.?$")
+_NO_FILE = re.compile(
+    r"(?=.*No such file).*?(?:name = '([^']+)'|^\[?[^:]*?([\w./-]+\.\w+|/[\w./-]+): No such file)", re.DOTALL
+)
 
 
 class NotThere(AttributeError):
@@ -31,6 +44,14 @@ def words(error: Any, trace: Any, wanted: str) -> str:
             f"the program downloads {what}, and a dry run downloads nothing: download it once without preflight, "
             "and keep it where the program looks for it"
         )
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return _of_module(error.name)
+    kernel = _NO_SHAPES.search(str(error)) if type(error).__name__ in _OF_KERNELS else None
+    if kernel is not None:
+        return (
+            f"the kernel {kernel[1] or kernel[2]} has no shapes that a dry run knows, so what it allocates was not "
+            "seen: register them (torch.library.register_fake), or let the program choose another kernel"
+        )
     if isinstance(error, MemoryError):
         return "the program takes more host memory than it may: --memory-limit SIZE allows more"
     if isinstance(error, OSError) and error.errno in (errno.EFBIG, errno.ENOSPC):
@@ -40,10 +61,31 @@ def words(error: Any, trace: Any, wanted: str) -> str:
         folder = os.path.dirname(name)
         if folder and not os.path.isdir(folder):  # the names in it may have been made up
             asked = f"the program opens {os.path.basename(name)} in it, which cannot be made up"
-            return f"the folder {folder} is not there, and {asked}: put it there, or give the program another path"
-        return f"the file {name} is not there, and cannot be made up: put it there, or give the program another path"
+            return f"the folder {folder} is not there, and {asked}: {_PUT}"
+        return f"the file {name} is not there, and cannot be made up: {_PUT}"
+    missed = _NOT_FOUND.match(str(error)) if isinstance(error, FileNotFoundError) else None
+    if missed is not None:
+        return f"the file {missed[1]} is not there, and cannot be made up: {_PUT}"
+    named = _NO_FILE.search(str(error)) if isinstance(error, OSError) or type(error).__module__ == "lmdb" else None
+    if named is not None:  # libraries in C put the name into their words
+        return f"the file {named[1] or named[2]} is not there, and cannot be made up: {_PUT}"
     kind = type(error).__name__
     return f"{kind}: {error}".splitlines()[0] if str(error) else kind
+
+
+def _of_module(name: str) -> str:
+    package = name.partition(".")[0]
+    if package in sys.modules:
+        return f"the module {name} is not there: {package} has none by this name"
+    if package in _KERNELS:
+        return (
+            f"the program needs {package}, which is not installed, and whose kernels need a GPU: let it choose another "
+            'kernel, as attn_implementation="sdpa" does'
+        )
+    return (
+        f"the package {package} is not installed for {sys.executable}: install it there, or give the command the "
+        "Python that has it"
+    )
 
 
 def _chain(error: Any) -> Iterator[Any]:

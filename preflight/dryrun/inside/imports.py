@@ -17,7 +17,8 @@ from .tape import Tape
 
 Hook = Callable[[Any], None]
 
-LOGGERS = frozenset({"wandb", "mlflow", "comet_ml", "neptune", "clearml", "aim", "visdom", "swanlab", "trackio"})
+LOGGERS = frozenset({"wandb", "mlflow", "comet_ml", "neptune", "clearml", "aim", "visdom", "swanlab", "trackio",
+                     "tensorboard_logger", "tensorboardX"})  # fmt: skip
 """Services that record a run: they have no part in its memory."""
 
 

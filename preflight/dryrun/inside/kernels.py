@@ -41,6 +41,8 @@ class Kernels:
             _ATEN._amp_foreach_non_finite_check_and_unscale_.default: _nothing,
             _ATEN._amp_update_scale_.default: lambda t, *_, **__: t,
             _ATEN.record_stream.default: _nothing,
+            _ATEN._thnn_fused_gru_cell.default: self.gru_cell,
+            _ATEN._thnn_fused_gru_cell_backward.default: self.gru_cell_backward,
         }
         for name in dir(_ATEN):  # they write in place and allocate nothing
             if name.startswith("_fused_") and name.endswith("_") and hasattr(getattr(_ATEN, name), "default"):
@@ -149,6 +151,21 @@ class Kernels:
             self._fake(t.shape, t.stride(), torch.int64, t.device),
             self._fake((size,), (1,), torch.int64, t.device),
         )
+
+    def _like(self, t: Any, *shape: int) -> Any:
+        """An empty tensor of a shape, of the type of another."""
+        return self._fake(shape, torch.empty(shape, device="meta").stride(), t.dtype, t.device)
+
+    def gru_cell(self, of_input: Any, _: Any, hidden: Any, *__: Any, **___: Any) -> Any:
+        """A step of a GRU, with what backward needs (RNN.cu: five numbers for each of the hidden state)."""
+        rows, columns = hidden.shape
+        return self._like(of_input, rows, columns), self._like(of_input, rows, 5 * columns)
+
+    def gru_cell_backward(self, grad: Any, _: Any, has_bias: bool) -> Any:
+        rows, columns = grad.shape
+        gates = [self._like(grad, rows, 3 * columns) for _ in range(2)]
+        biases = [self._like(grad, 3 * columns) if has_bias else None for _ in range(2)]
+        return (*gates, self._like(grad, rows, columns), *biases)
 
     def masked_select(self, t: Any, mask: Any) -> Any:
         whole, chosen = torch.broadcast_tensors(t, mask)

@@ -10,14 +10,16 @@ from itertools import islice
 from typing import Any
 
 from .. import places
-from ..patches import wrap
+from ..patches import replace, wrap
 from ..tape import Tape
+from .own_code import may_be_missing, names_used, texts_named
 from .vision import PICTURE, assume_pictures
 
 ROWS = 512
 WORDS = 600
 """Words of a made-up text: longer than most programs cut them, so that a stated length decides."""
 MOST_COLUMNS = 24
+_PARTS = ("train", "validation", "test", "valid", "val", "dev")
 _FILES = ("csv", "json", "text", "parquet", "arrow", "imagefolder", "audiofolder", "pandas")
 _COLUMNS = {
     "mrpc": ("sentence1", "sentence2"), "mnli": ("premise", "hypothesis"), "sst2": ("sentence",), "cola": ("sentence",),
@@ -33,6 +35,14 @@ _ALL_COLUMNS = {
 MOST_ROWS = 1 << 16
 """Rows that a selection of a made-up data set has at most."""
 _TEXT = " ".join(["word"] * WORDS)
+_OF_ANSWERS = ("id", "context", "question", "answers")
+_ANSWERS = {
+    "id": "0",
+    "context": _TEXT,
+    "question": "which word is it",
+    "answers": {"text": ["word"], "answer_start": [0]},
+}
+"""The columns of SQuAD, for programs that name them: questions about a text, with the places of their answers."""
 _CHATS = {
     "messages": [{"role": "user", "content": _TEXT}, {"role": "assistant", "content": _TEXT}],
     "conversations": [{"from": "human", "value": _TEXT}, {"from": "gpt", "value": _TEXT}],
@@ -62,10 +72,22 @@ def text(module: Any, tape: Tape) -> None:
         if split is None:
             files = kwargs.get("data_files")
             parts = ("train",) if path in _FILES else ("train", "validation", "test")
-            return module.DatasetDict(dict.fromkeys(files if isinstance(files, dict) else parts, one))
+            return made.parts(one, files if isinstance(files, dict) else parts)
         return [one for _ in split] if isinstance(split, (list, tuple)) else one
 
+    def from_disk(real: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        if os.path.exists(str(path)) or "://" in str(path) or may_be_missing():
+            return real(path, *args, **kwargs)
+        tape.data_made_up = True
+        tape.assume(f"the data set {path} is not there, and made up: {WORDS} words a text", "train.seq_len")
+        one = made.data_set("", _shows_pictures())
+        parts = [part for part in _PARTS if part in names_used()]
+        return made.parts(one, parts or ["train"]) if parts and os.path.basename(str(path)) not in _PARTS else one
+
     wrap(module, "load_dataset", load)
+    wrap(module, "load_from_disk", from_disk)
+    for cls in (module.Dataset, module.DatasetDict):
+        replace(cls, "load_from_disk", staticmethod(lambda *args, **kwargs: module.load_from_disk(*args, **kwargs)))
     made.install()
 
 
@@ -104,6 +126,8 @@ class _MadeUp:
         if name in _ALL_COLUMNS:
             rows = {key: [_value(key, number) for number in range(ROWS)] for key in _ALL_COLUMNS[name]}
             return _marked(self._module.Dataset.from_dict(rows))
+        if set(_OF_ANSWERS[1:]) <= texts_named():
+            return _marked(self._module.Dataset.from_dict({one: [_ANSWERS[one]] * ROWS for one in _OF_ANSWERS}))
         values = {key: [_TEXT] * ROWS for key in _COLUMNS.get(name, ("text",))}
         features = {key: self._module.Value("string") for key in values}
         columns: dict[str, Any] = {**values, "label": [0, 1] * (ROWS // 2), "idx": list(range(ROWS))}
@@ -112,6 +136,15 @@ class _MadeUp:
             columns["image"], features["image"] = [_value("image", 0)] * ROWS, self._module.Image()
             assume_pictures("the data set", self._tape)
         return _marked(self._module.Dataset.from_dict(columns, features=self._module.Features(features)))
+
+    def parts(self, one: Any, names: Any) -> Any:
+        """Parts of a data set, and any other that is asked for."""
+
+        class Parts(self._module.DatasetDict):  # type: ignore[name-defined]
+            def __missing__(self, name: Any) -> Any:
+                return one
+
+        return Parts(dict.fromkeys(names, one))
 
     def install(self) -> None:
         """Put the columns on demand into `datasets.Dataset`."""
@@ -210,8 +243,8 @@ class _Metric:
         return dict.fromkeys(("accuracy", "f1", "score", "matthews_correlation", "pearson", "spearmanr"), 0.5)
 
 
-def metrics(module: Any, tape: Tape) -> None:
-    """`evaluate.load`."""
+def metrics(module: Any, tape: Tape, function: str = "load") -> None:
+    """`evaluate.load`, and what stood for it in datasets before 3."""
 
     def load(real: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -220,4 +253,4 @@ def metrics(module: Any, tape: Tape) -> None:
             tape.assume(f"the metric {name} is made up")
             return _Metric()
 
-    wrap(module, "load", load)
+    wrap(module, function, load)

@@ -6,6 +6,7 @@ What a file holds is decided by what opens it: a picture where the program opens
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from typing import Any
@@ -13,14 +14,27 @@ from typing import Any
 from ..patches import wrap
 from ..tape import Tape
 from .downloads import no_command
+from .own_code import asked_by_program, may_be_missing, program_frame, tree_of
 from .vision import CLASSES, PICTURE, PICTURES, assume_pictures, encoded
-from .weights import asked_by_program, may_be_missing
 
 NAMES = 256
 """Made-up files of each part of a listed folder."""
 _PARTS = ("train", "val", "test")
 _PICTURES = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "webp", "ppm")
-_ANY = re.compile(rf"(\*\*/)?\*(\.(\*|{'|'.join(_PICTURES)}))?$", re.IGNORECASE)
+_ENDINGS = (*_PICTURES, "xml", "json", "txt", "csv", "npy", "npz", "h5", "hdf5", "wav", "flac", "mp3", "mp4", "avi",
+            "bin", "parquet", "jsonl", "nii.gz", "mat", "dcm")  # fmt: skip
+"""Endings of files of data. Programs look for checkpoints (pt, pth, ckpt), and expect none."""
+_ANY = re.compile(rf"(\*\*/)?\*(\.(\*|{'|'.join(_ENDINGS)}))?$", re.IGNORECASE)
+_ENDING = re.compile(rf"\*?\.?({'|'.join(_ENDINGS)})$", re.IGNORECASE)
+_FOLDERS = 10
+"""Made-up folders for a star in the middle of a pattern."""
+_MADE = re.compile(r"((train|val|test)_)?\d{6}(?=\D|$)")
+_TOKENS = re.compile(r"\.bin$")
+_ABOUT = re.compile(
+    r"readme.*|.*\.(md|gitkeep|keep|sh)|placeholder.*|__init__\.py|__pycache__|desktop\.ini", re.IGNORECASE
+)
+"""Files that say what a folder is for."""
+_listdir = os.listdir
 _OF_CLASSES = re.compile(r"mask|label|seg|annot|(^|[/_])gt([/_.]|$)", re.IGNORECASE)
 """Names of pictures that hold the number of a class at each point."""
 
@@ -30,48 +44,74 @@ class Folders:
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
+        self._made: set[str] = set()
+
+    def made(self, path: str) -> bool:
+        """Whether a name is one of those that were made up."""
+        return os.path.dirname(path) in self._made and bool(_MADE.match(os.path.basename(path)))
 
     def _is_missing(self, folder: str) -> bool:
-        """Whether the program's own code asks for a folder that is not there, and does not expect that."""
-        if os.path.isdir(folder) or not asked_by_program() or may_be_missing():
+        """Whether the program's own code asks for a folder that is not there, or holds nothing but hidden files and
+        texts about it, and does not expect that."""
+        if _holds_data(folder) or not asked_by_program() or may_be_missing():
             return False
         self._tape.data_made_up = True
         return True
 
     def _found(self, folder: str, names: list[str], pictures: bool) -> list[str]:
         """The names are noted. `pictures`: none of them can be a folder, whose number may be that of the classes."""
-        words = f"the folder {folder} is not there: {len(names)} made-up names stand for its files"
+        how = "holds no data" if os.path.isdir(folder) else "is not there"
+        words = f"the folder {folder} {how}: {len(names)} made-up names stand for its files"
         self._tape.assume(words, "" if pictures else "model.config")
+        self._made.add(folder.rstrip("/"))
         return names
 
     def listed(self, real: Any, folder: Any = ".") -> Any:
         """os.listdir."""
+        named = isinstance(folder, (str, os.PathLike))
         try:
-            return real(folder)
+            found = real(folder)
+            if not named or any(map(_is_data, found)) or not found or not self._is_missing(os.fspath(folder)):
+                return found  # what the program has made itself is empty at first
         except FileNotFoundError:
-            if not isinstance(folder, (str, os.PathLike)) or not self._is_missing(os.fspath(folder)):
+            if not named or not self._is_missing(os.fspath(folder)):
                 raise
-        return self._found(os.fspath(folder), [f"{part}_{i:06}.jpg" for part in _PARTS for i in range(NAMES)], False)
+        ending = _ending_asked()
+        names = [f"{part}_{i:06}.{ending}" for part in _PARTS for i in range(NAMES)]
+        return self._found(os.fspath(folder), names, ending in _PICTURES and ending != "jpg")
+
+    def walked(self, real: Any, top: Any, *args: Any, **kwargs: Any) -> Any:
+        """os.walk."""
+        if isinstance(top, (str, os.PathLike)) and not os.path.isdir(top) and self._is_missing(os.fspath(top)):
+            return iter([(top, [], self.listed(os.listdir, top))])
+        return real(top, *args, **kwargs)
 
     def matched(self, real: Any, pattern: Any, *args: Any, **kwargs: Any) -> Any:
         """glob.glob: patterns for every file, or for pictures, in a folder that is not there. Programs look for
         checkpoints of theirs by other patterns, and expect none."""
         found = real(pattern, *args, **kwargs)
         folder, name = os.path.split(os.fspath(pattern)) if isinstance(pattern, (str, os.PathLike)) else ("", "")
-        if found or not folder or "*" in folder or not _ANY.fullmatch(name) or not self._is_missing(folder):
+        if not found and folder and _TOKENS.search(name) and "*" not in folder and asked_by_program():
+            return found if may_be_missing() or "*" in name else [os.fspath(pattern)]
+        base = folder.partition("*")[0].rstrip("/") if "*" in folder else folder
+        if found or not base or not _is_any(name) or not self._is_missing(base):
             return found
-        return [os.path.join(folder, one) for one in self._found(folder, *_names(name))]
+        names = self._found(base, *_names(name))
+        return [os.path.join(_starless(folder, number), one) for number, one in enumerate(names)]
 
     def within(self, real: Any, folder: Any, pattern: Any, *args: Any, **kwargs: Any) -> Any:
         """Path.glob and Path.rglob."""
         found = list(real(folder, pattern, *args, **kwargs))
-        if found or not _ANY.fullmatch(str(pattern)) or not self._is_missing(str(folder)):
+        inner, name = os.path.split(str(pattern).removeprefix("**/"))
+        if found or not _is_any(name) or not self._is_missing(str(folder)):
             return iter(found)
-        return iter([folder / one for one in self._found(str(folder), *_names(str(pattern)))])
+        names = self._found(str(folder), *_names(name))
+        return iter([folder / _starless(inner, number) / one for number, one in enumerate(names)])
 
     def system(self, module: Any) -> None:
         """The module of this name."""
         wrap(module, "listdir", self.listed)
+        wrap(module, "walk", self.walked)
         no_command(module)
 
     def glob(self, module: Any) -> None:
@@ -157,9 +197,46 @@ class _Reader:
 
 def _names(pattern: str) -> tuple[list[str], bool]:
     """Names of files that a pattern matches, and whether it asks for pictures alone."""
-    ending = pattern.rpartition(".")[2]
-    pictures = ending.lower() in _PICTURES
-    return [f"{i:06}.{ending if pictures else 'jpg'}" for i in range(PICTURES // 4)], pictures
+    ending = pattern.partition(".")[2].lower()
+    known = ending in _ENDINGS
+    if _MADE.match(pattern):
+        return [pattern.replace(".*", ".jpg").replace("*", "")], ending in _PICTURES
+    return [f"{i:06}.{ending if known else _ending_asked()}" for i in range(PICTURES // 4)], ending in _PICTURES
+
+
+def _is_any(pattern: str) -> bool:
+    """Whether a pattern means every file of data in a folder, or one that was made up."""
+    return bool(_ANY.fullmatch(pattern) or ("*" in pattern and _MADE.match(pattern)))
+
+
+def _starless(folder: str, number: int) -> str:
+    """A made-up folder for each star in the middle of a pattern."""
+    return folder.replace("**", "*").replace("*", f"n{number % _FOLDERS:04}")
+
+
+def _is_data(name: str) -> bool:
+    """Whether a name in a folder may be a file or a folder of data."""
+    return not name.startswith(".") and not _ABOUT.fullmatch(name)
+
+
+def _holds_data(folder: str) -> bool:
+    """Whether a folder is there. One that was kept in a repository for data to come has a hidden file in it."""
+    try:
+        names = _listdir(folder)
+    except OSError:
+        return False
+    return not names or any(map(_is_data, names))
+
+
+def _ending_asked() -> str:
+    """The ending of the files that the program's line looks for in a folder, by the texts in its file."""
+    frame = program_frame()
+    for node in ast.walk(tree_of(frame.f_code.co_filename)) if frame is not None else ():
+        text = node.value if isinstance(node, ast.Constant) else None
+        found = _ENDING.fullmatch(text) if isinstance(text, str) and text.startswith((".", "*.")) else None
+        if found:
+            return found[1].lower()
+    return "jpg"
 
 
 def _listed(real: Any) -> Any:

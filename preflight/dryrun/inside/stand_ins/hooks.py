@@ -11,20 +11,26 @@ from ..patches import Anything
 from ..settings import Settings
 from ..tape import Tape
 from . import (
+    boxes,
     data_sets,
     deepspeed,
     diffusers,
     downloads,
     folders,
     generation,
+    graphs,
     hub_models,
+    language,
+    picture_sets,
     quantised,
+    required,
     searches,
     tables,
     trainers,
     vision,
     weights,
 )
+from . import records as json_records
 
 
 def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], None]) -> dict[str, Callable[[Any], None]]:
@@ -34,22 +40,45 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
     components = diffusers.Components(models, tape)
     known = hub_models.Tokenizers(models, tape)
     network, missing = downloads.Downloads(tape), folders.Folders(tape)
+    asked, boxed, words = required.Required(tape, missing.made), boxes.Annotations(tape), language.Languages(tape)
+    records = json_records.Json(tape, boxed)
     search, table = searches.Searches(settings, tape), tables.Tables(tape)
 
     def files(module: Any) -> None:
-        network.files(module)
-        table.files(module)
+        for one in (network, table, records):
+            one.files(module)
+
+    def texts(module: Any) -> None:
+        data_sets.text(module, tape)
+        data_sets.metrics(module, tape, "load_metric")
+
+    def paths(module: Any) -> None:
+        missing.paths(module)
+        asked.objects(module)
 
     def sharding(module: Any) -> None:
         refuse_sharding(module, refuse)
 
     return {
+        **picture_sets.hooks(tape),
         "os": missing.system,
         "builtins": files,
         "io": files,
         "pandas": table.pandas,
         "glob": missing.glob,
-        "pathlib": missing.paths,
+        "pathlib": paths,
+        "posixpath": asked.paths,
+        "gzip": network.gzip,
+        "json": records.json,
+        "xml.etree.ElementTree": boxed.xml,
+        "pycocotools.coco": boxed.pycocotools,
+        "nltk.tokenize": words.tokenize,
+        "nltk.tag": words.tags,
+        "nltk.corpus.util": words.corpora,
+        "nltk.stem.wordnet": words.lemmas,
+        "nltk": words.tokenize,
+        "spacy": words.spacy,
+        "torch_geometric.data.in_memory_dataset": graphs.Graphs(tape).install,
         "PIL.Image": missing.pictures,
         "cv2": missing.opencv,
         "timm.data.readers.reader_factory": missing.timm,
@@ -82,7 +111,7 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "transformers.generation.utils": generation.Generation(tape).install,
         "transformers.trainer": lambda module: trainers.transformers(module, settings),
         "trl.trainer.grpo_trainer": trainers.grpo,
-        "datasets": lambda module: data_sets.text(module, tape),
+        "datasets": texts,
         "evaluate": lambda module: data_sets.metrics(module, tape),
         "torchvision.datasets.mnist": lambda module: vision.mnist(module, tape),
         "torchvision.datasets.cifar": lambda module: vision.cifar(module, tape),

@@ -22,6 +22,11 @@ _DTYPE = {False: "torch_dtype", True: "dtype"}
 FEWEST = 100
 """Without files, some tokenizers are made empty, with their special tokens alone."""
 _SPECIAL = ("<unk>", "<pad>", "<s>", "</s>", "<cls>", "<sep>", "<mask>")
+_BETWEEN_MARKS = frozenset({
+    "bert", "roberta", "distilbert", "electra", "albert", "deberta", "deberta-v2", "xlm-roberta", "mpnet", "camembert",
+    "modernbert",
+})  # fmt: skip
+"""Models whose tokenizers put a mark before a text and one behind it: programs look for them."""
 _SENDS = ("upload_folder", "upload_file", "upload_large_folder", "create_commit", "create_branch", "create_tag",
           "delete_file", "delete_folder", "delete_repo", "update_repo_settings", "preupload_lfs_files")  # fmt: skip
 """Methods of HfApi that change what the hub has, and whose answer programs do not read."""
@@ -187,7 +192,7 @@ class Tokenizers:
         cls.from_pretrained = classmethod(from_pretrained)
 
     def _made(self, name: Any, folder: Any = None) -> Any:
-        from tokenizers import Tokenizer, models, pre_tokenizers
+        from tokenizers import Tokenizer, models, pre_tokenizers, processors
         from transformers import AutoConfig, PreTrainedTokenizerFast
 
         known = self._models.part(name, folder)
@@ -197,6 +202,9 @@ class Tokenizers:
         words = [*_SPECIAL, *(f"w{i}" for i in range(config.vocab_size - len(_SPECIAL)))]
         raw = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
         raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        if known["model_type"] in _BETWEEN_MARKS:
+            marks = [("<cls>", words.index("<cls>")), ("<sep>", words.index("<sep>"))]
+            raw.post_processor = processors.TemplateProcessing("<cls> $A <sep>", "<cls> $A <sep> $B:1 <sep>:1", marks)
         typed = getattr(config, "type_vocab_size", 0) > 1
         names = ["input_ids", "token_type_ids", "attention_mask"] if typed else ["input_ids", "attention_mask"]
         longest = getattr(config, "max_position_embeddings", None) or 1 << 30

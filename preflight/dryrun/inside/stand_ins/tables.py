@@ -1,7 +1,7 @@
 """Tables that are not there (CSV, TSV, JSON lines, Parquet): made up, with a column for each name that is used.
 
-Nothing tells how many columns the true table has, nor what is in them. So a program that takes columns by their
-places is not served, and the verdict on one that takes them by name depends on it.
+Nothing tells how many columns the true table has, nor what is in them: the verdict depends on it. A program that takes
+columns by their places gets some more than the places that it names.
 """
 
 from __future__ import annotations
@@ -10,49 +10,66 @@ import ast
 import csv
 import io
 import json
+import linecache
 import os
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-from .. import places
 from ..patches import wrap
 from ..tape import Tape
 from .data_sets import cell
-from .weights import asked_by_program, may_be_missing
+from .own_code import MOST, asked_by_program, may_be_missing, names_used, own_files, tree_of
 
 ROWS = 256
-MOST = 32
-"""Columns of a made-up table."""
-_NAME = re.compile(r"\w[\w .-]{0,40}")
+PLACES = 8
+"""Columns of a made-up table whose columns are taken by their places."""
+_BY_PLACE = re.compile(r"\.iloc\[[^\]\n]*,|\.shape\[1\]|header\s*=\s*None|\.columns\[|\.values\b(?!\()|\.to_numpy\(")
+_WIDTH = re.compile(
+    r"\b(input_size|input_dim|in_dim|num_features|n_features|in_features|enc_in|feature_dim)\s*=\s*([1-9]\d{0,2})\b"
+)
+"""How programs name the number of columns that a model takes."""
+_DAYS = re.compile(r"(^|_)(date|datetime|timestamp|day)(_|$)", re.IGNORECASE)
+_TEXTS = re.compile(
+    r"token|vocab|sentence|text|caption|question|answer|prompt|review|comment|summary|title", re.IGNORECASE
+)
+_LANGUAGE = re.compile(r"tokeniz|vocab|sentence|corpus|transformers|nltk|spacy|tiktoken", re.IGNORECASE)
 _READERS = ("read_csv", "read_table", "read_parquet", "read_excel", "read_feather", "read_json")
+_PLACE = "column {}"
 _MADE = "made up by a dry run"
 
 
-def names_used() -> list[str]:
-    """Texts by which the program's own modules take something from something: `row["label"]`, `get("text")`."""
-    found: dict[str, None] = {}
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if isinstance(path, str) and path.endswith(".py") and places.is_users(path):
-            try:
-                with open(path, encoding="utf-8") as file:
-                    tree = ast.parse(file.read())
-            except (OSError, SyntaxError, ValueError):
-                continue
-            found.update(dict.fromkeys(_texts(tree)))
-    return [name for name in found if _NAME.fullmatch(name)][:MOST]
+def places_used() -> int:
+    """Columns of a table whose columns the program takes by their places; 0 if it does not."""
+    if not any(_BY_PLACE.search("".join(linecache.getlines(path))) for path in own_files()):
+        return 0
+    numbers = [number for path in own_files() for number in _columns_named(tree_of(path))]
+    stated = [int(one[2]) for path in own_files() for one in _WIDTH.finditer("".join(linecache.getlines(path)))]
+    return max(stated[0] + 1 if stated else PLACES, max(numbers, default=0) + 2)
 
 
-def _texts(tree: ast.AST) -> Iterator[str]:
+def _columns_named(tree: ast.AST) -> Iterator[int]:
+    """The numbers in `iloc[:, 3]`."""
     for node in ast.walk(tree):
-        asked: list[ast.expr] = []
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            asked = node.slice.elts if isinstance(node.slice, (ast.List, ast.Tuple)) else [node.slice]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
-            asked = node.args[:1]
-        yield from (one.value for one in asked if isinstance(one, ast.Constant) and isinstance(one.value, str))
+        if not isinstance(node, ast.Subscript) or getattr(node.value, "attr", "") != "iloc":
+            continue
+        if isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2:
+            found = [getattr(one, "value", None) for one in ast.walk(node.slice.elts[1])]
+            yield from (one for one in found if type(one) is int and one < MOST)
+
+
+def _column(name: str, count: int) -> list[Any]:
+    """The values of a column. Where the program has to do with no text, one that names nothing known has numbers."""
+    if _DAYS.search(name):
+        return [f"{2000 + i // 336}-{i // 28 % 12 + 1:02}-{i % 28 + 1:02}" for i in range(count)]
+    found = [cell(name, i) for i in range(count)]
+    texts = isinstance(found[0], str) and not found[0].endswith(".jpg")
+    return [i / ROWS for i in range(count)] if texts and not _reads_texts(name) else found
+
+
+def _reads_texts(name: str = "") -> bool:
+    """Whether a column is one of texts, or the program has to do with texts."""
+    return bool(_TEXTS.search(name)) or any(_LANGUAGE.search("".join(linecache.getlines(one))) for one in own_files())
 
 
 class Tables:
@@ -66,10 +83,12 @@ class Tables:
         if not isinstance(path, (str, os.PathLike)) or "://" in os.fspath(path) or may_be_missing():
             return []
         texts = [one for one in stated if isinstance(one, str)] if isinstance(stated, (list, tuple)) else []
-        columns = texts or names_used()
+        count = 0 if texts else places_used()
+        columns = texts or [_PLACE.format(i) for i in range(count)] or names_used()
         if columns:
             self._tape.data_made_up = True
-            words = f"the table {os.fspath(path)} is made up: {ROWS} rows, a column for each name that the program uses"
+            what = f"{count} columns of numbers" if count else "a column for each name that the program uses"
+            words = f"the table {os.fspath(path)} is made up: {ROWS} rows, {what}"
             self._tape.assume(words, "model.config")
             self._tape.assume(f"the texts of {os.fspath(path)} are longer than most programs cut them", "train.seq_len")
         return columns
@@ -81,13 +100,14 @@ class Tables:
             try:
                 return real(path, *args, **kwargs)
             except FileNotFoundError:
-                stated = kwargs.get("names") or kwargs.get("usecols")
-                if (kwargs.get("header", 0) is None and not stated) or not asked_by_program():
+                if not asked_by_program():
                     raise
-                columns = self._columns(path, stated)
+                columns = self._columns(path, kwargs.get("names") or kwargs.get("usecols"))
                 if not columns:
                     raise
-            frame = module.DataFrame({name: [cell(name, number) for number in range(ROWS)] for name in columns})
+            frame = module.DataFrame(_values(columns))
+            if kwargs.get("header", 0) is None and columns[0] == _PLACE.format(0):
+                frame.columns = range(len(columns))
             frame.attrs[_MADE] = True
             return frame.head(kwargs["nrows"]) if kwargs.get("nrows") else frame
 
@@ -99,7 +119,7 @@ class Tables:
                 if not frame.attrs.get(_MADE) or not all(isinstance(one, str) for one in missing):
                     raise
                 for name in missing:
-                    frame[name] = [cell(name, number) for number in range(len(frame))]
+                    frame[name] = _column(name, len(frame))
                 return real(frame, key)
 
         for name in _READERS:
@@ -119,10 +139,29 @@ class Tables:
                 columns = self._columns(file)
                 if not columns:
                     raise
-            rows = [{name: cell(name, number) for name in columns} for number in range(ROWS)]
+            made = _values(columns)
+            rows = [{name: made[name][number] for name in columns} for number in range(ROWS)]
             return io.StringIO(_written(rows, ending))
 
         wrap(module, "open", opened)
+
+
+def _values(columns: list[str]) -> dict[str, list[Any]]:
+    """The columns with their values. Of those that are taken by their places, the last is that of a class."""
+    found = {name: _column(name, ROWS) for name in columns}
+    if columns[0] == _PLACE.format(0):
+        value = _value_of_text if _reads_texts() else _value_of_number
+        found = {name: [value(number) for number in range(ROWS)] for name in columns}
+        found[columns[-1]] = [number % 2 for number in range(ROWS)]
+    return found
+
+
+def _value_of_text(_: int) -> str:
+    return str(cell("text", 0))
+
+
+def _value_of_number(number: int) -> float:
+    return number % 97 / 97
 
 
 def _written(rows: list[dict[str, Any]], ending: str) -> str:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import linecache
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from .. import places
 from ..endings import NotThere
 from ..patches import replace, wrap
 from ..tape import Tape
+from .own_code import may_be_missing
 
 _SETTINGS = re.compile(r"arg|cfg|conf|opts?$|hparam|hyper|setting|vocab|class|dim|size|layer|arch|kind|type", re.I)
 """Names of what a checkpoint says of the model."""
@@ -133,24 +130,6 @@ def goes_to_gpu(location: Any) -> bool:
     return not callable(location) and str(location).partition(":")[0] not in ("cpu", "meta")
 
 
-def may_be_missing() -> bool:
-    """Whether the program handles an error of what it is doing."""
-    return any(_catches(frame) for frame in _users_frames())
-
-
-def asked_by_program() -> bool:
-    """Whether the line at work is the program's own, and no library's but pathlib's."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if places.is_users(name):
-            return True
-        if not name.startswith(places.HERE) and os.path.basename(name) != "pathlib.py":
-            return False
-        frame = frame.f_back
-    return False
-
-
 def safetensors(module: Any, tape: Tape, saved: Callable[..., None]) -> None:
     """safetensors.torch: files that are not there, and those that the program writes."""
 
@@ -171,24 +150,6 @@ def filled(module: Any, state: Any) -> Any:
         return state
     own = module.state_dict()
     return {key: own.get(key, one) if isinstance(one, Unread) else one for key, one in state.items()}
-
-
-def _users_frames() -> Iterator[Any]:
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        if places.is_users(frame.f_code.co_filename):
-            yield frame
-        frame = frame.f_back
-
-
-def _catches(frame: Any) -> bool:
-    """Whether the line that is at work stands in a `try` that handles an error."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
-    except SyntaxError:
-        return True
-    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and node.handlers]
-    return any(node.body[0].lineno <= frame.f_lineno <= (node.body[-1].end_lineno or 0) for node in tries)
 
 
 def hub(module: Any, tape: Tape) -> None:

@@ -1,0 +1,129 @@
+"""What the program's own code says: what it expects to be missing, and the names by which it takes something."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from .. import places
+
+_OF_MISSING = ("Exception", "BaseException", "OSError", "IOError", "EnvironmentError", "FileNotFoundError",
+               "RuntimeError", "ValueError")  # fmt: skip
+"""Errors by which a program may expect that a file is missing: its own are raised as the last two."""
+_ENDS = ("exit", "_exit", "abort", "quit", "error")
+
+
+_PASSES_ON = re.compile(r"\bpathlib\b|torch.utils.data|torchvision.datasets|pycocotools|imageio")
+"""Files whose own question is that of the line that called them."""
+
+
+MOST = 32
+"""Names that are looked at."""
+_NAME = re.compile(r"\w[\w .-]{0,40}")
+
+
+def own_files() -> list[str]:
+    """The files of the program's own modules."""
+    found: dict[str, None] = {}
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and path.endswith(".py") and places.is_users(path) and name[:10] != "preflight_":
+            found[path] = None
+    return list(found)
+
+
+def names_used() -> list[str]:
+    """Texts by which the program's own modules take something from something: `row["label"]`, `get("text")`."""
+    found = dict.fromkeys(name for path in own_files() for name in _texts(tree_of(path)))
+    return [name for name in found if _NAME.fullmatch(name)][:MOST]
+
+
+def texts_named() -> frozenset[str]:
+    """All texts of one line in the program's own modules."""
+    nodes = (node for path in own_files() for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant))
+    return frozenset(node.value for node in nodes if isinstance(node.value, str) and "\n" not in node.value)
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        asked: list[ast.expr] = []
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            asked = node.slice.elts if isinstance(node.slice, (ast.List, ast.Tuple)) else [node.slice]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+            asked = node.args[:1]
+        yield from (one.value for one in asked if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def may_be_missing() -> bool:
+    """Whether the program handles an error of what it is doing."""
+    return any(_catches(frame) for frame in _users_frames())
+
+
+def program_frame() -> Any:
+    """The frame of the program's own line that is at work, if only pathlib and libraries of data stand between."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if places.is_users(name):
+            return frame
+        if not name.startswith(places.HERE) and not _PASSES_ON.search(name):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def asked_by_program() -> bool:
+    """Whether the line at work is the program's own."""
+    return program_frame() is not None
+
+
+def _users_frames() -> Iterator[Any]:
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if places.is_users(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+@functools.cache
+def tree_of(path: str) -> ast.Module:
+    """The statements of a file; none if it cannot be read."""
+    try:
+        return ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def _catches(frame: Any) -> bool:
+    """Whether the line that is at work stands in a `try` that goes on after the error of a missing file."""
+    return any(first <= frame.f_lineno <= last for first, last in _tries(frame.f_code.co_filename))
+
+
+@functools.cache
+def _tries(path: str) -> tuple[tuple[int, int], ...]:
+    """Lines of a file, from and to, for whose errors there is such a `try`."""
+    found = [
+        node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Try) and any(map(_goes_on, node.handlers))
+    ]
+    return tuple((node.body[0].lineno, node.body[-1].end_lineno or 0) for node in found)
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler takes the error of a missing file, and does not end the program."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = [one.id if isinstance(one, ast.Name) else getattr(one, "attr", "") for one in kinds if one is not None]
+    return (not names or any(one in _OF_MISSING for one in names)) and not ends(handler.body)
+
+
+def ends(body: list[ast.stmt]) -> bool:
+    """Whether statements end the program, or raise an error."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        function = last.value.func
+        return (function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")) in _ENDS
+    return isinstance(last, ast.Raise)
