@@ -22,13 +22,15 @@ SECONDS = 120
 
 @dataclass(frozen=True)
 class Need:
-    """Process bytes on one GPU, and what the GPU gives; None: not known which."""
+    """Process bytes on one GPU, and what the GPU gives; None: not known which. `context`: those of them that no
+    allocator reserves."""
 
     low: int
     expected: int
     high: int
     capacity: int | None
     verdict: str
+    context: int = 0
 
 
 _answers: dict[tuple[str, ...], dict[str, Any] | None] = {}
@@ -117,7 +119,8 @@ def _need_in(found: Mapping[str, Any] | None) -> Need | None:
     if not device:
         return None
     process = device["process"]
-    return Need(process["low"], process["expected"], process["high"], device["capacity"], device["verdict"])
+    context = process["expected"] - device["reserved"]["expected"]
+    return Need(process["low"], process["expected"], process["high"], device["capacity"], device["verdict"], context)
 
 
 def _say(why: str) -> None:
