@@ -258,9 +258,9 @@ class _Asked:
             if self._keeps:
                 add(*records)
         except (StoreError, OSError) as error:
-            elsewhere = _kept_elsewhere(records) if place() is not None else ""
-            if not self._quiet:
-                self._say(f"the records are not kept: {error}{elsewhere}")
+            wanted = place() is not None
+            if wanted or not self._quiet:
+                self._say(f"the records are not kept: {error}{_kept_elsewhere(records) if wanted else ''}")
 
     def _send(self, records: Sequence[KeptRun]) -> None:
         """The records in the places that are named."""
@@ -275,8 +275,8 @@ def _kept_elsewhere(records: Sequence[KeptRun]) -> str:
     """Where they are, if the store cannot have them."""
     from preflight.store.exchange import File
 
-    path = Path(tempfile.gettempdir()) / f"preflight-{records[-1].id[:12]}.jsonl"
     try:
+        path = Path(tempfile.gettempdir()) / f"preflight-{records[-1].id[:12]}.jsonl"
         File(path).put(records)
     except (PreflightError, OSError):
         return ""

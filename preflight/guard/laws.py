@@ -117,6 +117,9 @@ def _asked(target: str, options: Sequence[str]) -> dict[str, Any] | None:
 def _need_in(found: Mapping[str, Any] | None) -> Need | None:
     device = found.get("device") if found is not None else None
     if not device:
+        if found is not None:
+            names = [name for name in found.get("unknown", ()) if not name.startswith("data.")]  # those are of the host
+            _say(f"its need is not known without {' and '.join(names) or 'its model'}")
         return None
     process = device["process"]
     context = process["expected"] - device["reserved"]["expected"]

@@ -67,8 +67,9 @@ def watch(asked: Start) -> WatchedRun:
     """Runs the command to its end. Raises UsageError if it cannot be started."""
     if not hasattr(signal, "sigtimedwait"):
         raise UsageError("preflight run needs Linux")
+    folder = made = Path(os.devnull, "none")
     try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        folder = made = Path(tempfile.mkdtemp(prefix=PREFIX))
         (folder / OWNER).write_text(str(os.getpid()))
         (folder / ABOUT).write_text(asked.about)
     except OSError as error:
@@ -77,16 +78,21 @@ def watch(asked: Start) -> WatchedRun:
     try:
         return _watched(asked, folder)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def left_behind() -> Iterator[Path]:
     """Folders of records whose `preflight run` was killed before it read them, as a job's end kills all processes."""
-    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
+    try:
+        folders = sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+    except OSError:  # it is full
+        return
+    for folder in folders:
         try:
             status = folder.lstat()
             own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
-            quiet = own and time.time() - max(path.stat().st_mtime for path in folder.iterdir()) > QUIET_S
+            last = max(path.stat().st_mtime for path in folder.iterdir()) if own else time.time()
+            quiet = abs(time.time() - last) > QUIET_S  # in the future: the clock was wrong, then or now
             alive = (PROCESSES / one for one in ((folder / OWNER).read_text().strip(), *map(str, pids_of(folder))))
             if quiet and not any(one.exists() for one in alive):
                 yield folder
