@@ -16,7 +16,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Union
 
-from .counters import follow_fractions, fraction_of
 from .laws import Need, Search, need_of
 from .memory_errors import OutOfMemory, classify, gib, words
 from .release import free
@@ -49,6 +48,8 @@ def optuna(
     """
     sizes = _sizes(objective, halve, batch, floor)
     if "torch" in sys.modules:
+        from .counters import follow_fractions
+
         follow_fractions(sys.modules["torch"])
     judge = _Judge(job, gpu, headroom)
 
@@ -222,13 +223,16 @@ def _constrain(trial: Any, over: int) -> None:
 def _room(need: Need) -> int | None:
     """Process bytes that a trial may have: of the GPU that was stated or is here, or of the card in small. A memory
     fraction limits what the allocator reserves, and the context comes on top."""
+    torch, whole = sys.modules.get("torch"), need.capacity
+    if torch is None:
+        return need.capacity
     from . import small_card
+    from .counters import fraction_of
 
     card = small_card.current()
     if card is not None:
         return card.budget if need.capacity is None else need.capacity
-    torch, whole = sys.modules.get("torch"), need.capacity
-    if torch is None or not torch.cuda.is_available():
+    if not torch.cuda.is_available():
         return need.capacity
     if need.capacity is None or torch.cuda.is_initialized():
         whole = int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
