@@ -99,7 +99,7 @@ def test_an_optuna_study(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/hpo.db"
     optuna.create_study(study_name="my-study", storage=storage)
     carried(f"optuna:{storage}#my-study")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="there is no study other"):
         list(carrier_of(f"optuna:{storage}#other").lines())
 
 
