@@ -19,6 +19,7 @@ from typing import Any, Union
 from .laws import Need, Search, need_of
 from .memory_errors import OutOfMemory, classify, gib, words
 from .release import free
+from .room import at, room, stated
 from .services import OF_GUARD, Services
 
 JobOf = Union[Callable[[Any], Any], str, "os.PathLike[str]"]
@@ -72,14 +73,14 @@ def optuna(
                         services.end_if_pruned(raised)
                         raise
                 else:
-                    _note_peaks(trial, _at(judged.job, size, accumulation))
+                    _note_peaks(trial, at(judged.job, size, accumulation))
                     return value
                 services.end("oom")
             found = classify(error)
             assert found is not None
             free(error)
             del error
-            _note(trial, found, size, _at(judged.job, size, accumulation))
+            _note(trial, found, size, at(judged.job, size, accumulation))
             told = words(found)
             if not found.recoverable:
                 break
@@ -146,9 +147,7 @@ class _Judge:
             begun = _watched(trial, functools.partial(self._suggested, judged, self.job))
         else:
             begun = nullcontext()
-            asked = self.job(trial) if callable(self.job) else None
-            stated: Any = getattr(asked, "model_dump", None)  # a Job of preflight.api
-            judged.job = stated(mode="json", exclude_unset=True) if stated is not None else asked
+            judged.job = stated(self.job(trial)) if callable(self.job) else None
         if recorder is not None:
             recorder.enter("load")
             recorder.recent.clear()
@@ -169,7 +168,7 @@ class _Judge:
             return
         for name in ("low", "expected", "high"):
             trial.set_user_attr(f"preflight.{name}", getattr(need, name))
-        capacity = _room(need)
+        capacity = room(need)
         if capacity is None:
             return
         over = (need.high if self.headroom else need.expected) - capacity
@@ -203,41 +202,11 @@ def _watched(trial: Any, suggested: Callable[[Mapping[str, Any]], None]) -> Iter
             delattr(trial, name)
 
 
-def _at(job: Mapping[str, Any] | None, size: int | None, accumulation: int) -> Mapping[str, Any] | None:
-    """The job of an attempt with another batch."""
-    if job is None or size is None:
-        return job
-    given = {"batch_size": size, "grad_accum": accumulation}
-    if isinstance(job.get("train"), Mapping):
-        return {**job, "train": {**job["train"], **given}}
-    return {**job, **{f"train.{name}": value for name, value in given.items()}}
-
-
 def _constrain(trial: Any, over: int) -> None:
     """The constraint of Optuna 5, above 0 where it does not fit; in GiB, for samplers that weigh constraints."""
     if hasattr(trial, "set_constraint"):
         trial.set_constraint(CONSTRAINT, over / 2**30)
     trial.set_user_attr("preflight.over", over)
-
-
-def _room(need: Need) -> int | None:
-    """Process bytes that a trial may have: of the GPU that was stated or is here, or of the card in small. A memory
-    fraction limits what the allocator reserves, and the context comes on top."""
-    torch, whole = sys.modules.get("torch"), need.capacity
-    if torch is None:
-        return need.capacity
-    from . import small_card
-    from .counters import fraction_of
-
-    card = small_card.current()
-    if card is not None:
-        return card.budget if need.capacity is None else need.capacity
-    if not torch.cuda.is_available():
-        return need.capacity
-    if need.capacity is None or torch.cuda.is_initialized():
-        whole = int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
-    room, fraction = need.capacity or whole, fraction_of(torch)
-    return room if room is None or whole is None or fraction >= 1.0 else min(room, int(fraction * whole) + need.context)
 
 
 def _tell(trial: Any, need: Need, capacity: int) -> None:
