@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -17,7 +18,7 @@ import click
 
 from preflight.commands.options import STATED, parse_set, set_option
 from preflight.reports import streams
-from preflight.vocabulary.errors import PreflightError, UsageError
+from preflight.vocabulary.errors import PreflightError, ReaderGone, UsageError
 
 if TYPE_CHECKING:
     from preflight.engine.launched import Launched
@@ -118,13 +119,14 @@ class _Asked:
         self._checkpoints: list[Checkpoint] = []
 
     def _say(self, line: str) -> None:
-        streams.complain(SIGNATURE + line)
+        with contextlib.suppress(ReaderGone):  # nobody reads it: the command is what counts
+            streams.complain(SIGNATURE + line)
 
     def once(self, words: tuple[str, ...]) -> tuple[WatchedRun, Launched | None]:
         """One start of the command, to its end."""
         from preflight.store.carriers import line_of
         from preflight.vocabulary.watched import WatchedRun
-        from preflight.watch.process import MODE, Start, watch
+        from preflight.watch.process import MODE, Start, unhurried, watch
         from preflight.watch.text import summary
 
         known = self._read(words)
@@ -140,14 +142,18 @@ class _Asked:
                 keep_left_behind(self._say)
             [*_, record] = _records(WatchedRun(-signal.SIGKILL, 0.0), known, None)
             about = line_of(record)
-        run = watch(Start(words, {MODE: self._mode, **self._environment}, look, about, self._say))
-        if not self._quiet:
-            for line in summary(run, None if several else law):
-                self._say(line)
-        self._cause = _explained(run)
-        self._died(run)
-        if self._mode != "off":
-            self._keep(run, known, law)
+        with unhurried() as mask:
+            run = watch(Start(words, {MODE: self._mode, **self._environment}, look, about, self._say, mask))
+            if not self._quiet:
+                for line in summary(run, None if several else law):
+                    self._say(line)
+            self._cause = _explained(run)
+            self._died(run)
+            self._clock.progress()
+            records = list(_records(run, known, law)) if self._mode != "off" else []
+            if records:
+                self._keep(records)
+        self._send(records)
         return run, known
 
     def _read(self, words: tuple[str, ...]) -> Launched | None:
@@ -189,7 +195,7 @@ class _Asked:
         from preflight.engine.launched import Override, lowered
         from preflight.watch.retry import remedy
 
-        if run.end not in ("oom", "killed") or self._cause is None:
+        if run.end not in ("oom", "killed") or self._cause is None or run.asked_to_end:
             return None
         self._known_checkpoints(run)
         if known is not None and known.searches and self._cause.limit.startswith("gpu"):
@@ -243,21 +249,22 @@ class _Asked:
         self._say(f"starting again {going.text}, {title}: {shlex.join(going.command)[:400]}")
         return going.command
 
-    def _keep(self, run: WatchedRun, known: Launched | None, law: DeviceEstimate | None) -> None:
-        """The records in the store and in the places that are named. None of them can end the run otherwise."""
+    def _keep(self, records: Sequence[KeptRun]) -> None:
+        """The records in the store. It cannot end the run otherwise."""
         from preflight.store.database import StoreError, place
         from preflight.store.runs import add
 
-        self._clock.progress()
-        records = list(_records(run, known, law))
         try:
             if self._keeps:
                 add(*records)
         except (StoreError, OSError) as error:
-            elsewhere = _kept_elsewhere(records) if place() is not None else ""
-            if not self._quiet:
-                self._say(f"the records are not kept: {error}{elsewhere}")
-        for carrier in self._places:
+            wanted = place() is not None
+            if wanted or not self._quiet:
+                self._say(f"the records are not kept: {error}{_kept_elsewhere(records) if wanted else ''}")
+
+    def _send(self, records: Sequence[KeptRun]) -> None:
+        """The records in the places that are named."""
+        for carrier in self._places if records else ():
             try:
                 carrier.put(records)
             except PreflightError as error:
@@ -268,8 +275,8 @@ def _kept_elsewhere(records: Sequence[KeptRun]) -> str:
     """Where they are, if the store cannot have them."""
     from preflight.store.exchange import File
 
-    path = Path(tempfile.gettempdir()) / f"preflight-{records[-1].id[:12]}.jsonl"
     try:
+        path = Path(tempfile.gettempdir()) / f"preflight-{records[-1].id[:12]}.jsonl"
         File(path).put(records)
     except (PreflightError, OSError):
         return ""
@@ -363,7 +370,8 @@ class _Forecaster:
         if law is None or "gpu" in self._said or any(one.gpus > 1 for one in ranks):  # the law is of one GPU
             return
         capacity = next((one.machine.gpu_memory for one in ranks if one.machine.gpu_memory), None)
-        found = forecast(law, highest(ranks), max((one.steps for one in ranks), default=0), capacity)
+        share = min((one.share for one in ranks if one.share), default=None)
+        found = forecast(law, highest(ranks), max((one.steps for one in ranks), default=0), capacity, share)
         if found is not None:
             takes = f"training takes {found.residual:.2f} of what the law says"
             need = f"{found.phase} is expected to need {gib(found.expected)} of {gib(found.capacity)}"

@@ -14,6 +14,7 @@ from preflight.memory.device import recorded
 from preflight.vocabulary.estimates import Estimates, HostEstimate, StepMoment
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.notation import allocator_settings
 from preflight.vocabulary.spelling import OPTIMIZERS
 from preflight.vocabulary.standing import Assumption, Standing
 
@@ -101,7 +102,7 @@ def _values(report: RunReport, program: StartedProgram) -> Iterator[tuple[str, o
         yield "parallel.ranks_per_node", program.ranks_per_node
     if report.versions:
         yield "software", dict(report.versions)
-    yield from _allocator(report.allocator)
+    yield from allocator_settings(report.allocator)
 
 
 def _dictionaries(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -116,16 +117,6 @@ def _accumulation(report: RunReport) -> int | None:
         return None
     count = report.backwards[1] - report.backwards[0]
     return count if count > 0 else None
-
-
-def _allocator(text: str) -> Iterator[tuple[str, object]]:
-    """PYTORCH_CUDA_ALLOC_CONF, as the program left it."""
-    for option in text.split(","):
-        name, _, value = option.strip().partition(":")
-        if name == "expandable_segments" and value in ("True", "False"):
-            yield "train.allocator.expandable_segments", value == "True"
-        elif name == "max_split_size_mb" and value.isdecimal() and int(value) > 0:
-            yield "train.allocator.max_split_size_mb", int(value)
 
 
 def _is_uneven(report: RunReport) -> bool:

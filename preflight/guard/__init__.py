@@ -21,6 +21,7 @@ _PLACES = {
     "evaluate": "halving",
     "find_batch_size": "trainers",
     "free": "release",
+    "largest_batch": "room",
     "optuna": "trials",
     "phase": "phases",
     "record": "phases",

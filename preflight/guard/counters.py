@@ -7,6 +7,10 @@ the program reads until it resets them itself.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import sys
 import time
 from typing import Any
 
@@ -38,6 +42,10 @@ class NoCounters:
     def events(self) -> dict[str, int]:
         """Counts: allocations that were tried again after the cache was emptied, and that failed."""
         return {}
+
+    def share(self) -> int | None:
+        """The most bytes that this process may reserve; None: as many as the GPU has."""
+        return None
 
 
 class CardCounters(NoCounters):
@@ -144,6 +152,48 @@ class CudaCounters(NoCounters):
         found = [one for _, one in self._read()]
         names = {"retries": "num_alloc_retries", "ooms": "num_ooms"}
         return {name: sum(int(one.get(key, 0)) for one in found) for name, key in names.items()}
+
+    def share(self) -> int | None:
+        cuda, fraction = self._torch.cuda, fraction_of(self._torch)
+        if fraction >= 1.0 or not cuda.is_initialized():
+            return None
+        return int(fraction * cuda.get_device_properties(cuda.current_device()).total_memory)
+
+
+_FRACTIONS = "_preflight_fractions"
+"""The attribute of `sys` with the fractions that the program set, by device, in releases of torch that do not tell."""
+
+
+def follow_fractions(torch: Any) -> None:
+    """Notes the fractions that are set from now on, if this torch cannot be asked for them."""
+    core = torch._C
+    if not hasattr(core, "_cuda_setMemoryFraction") or hasattr(core, "_cuda_getMemoryFraction"):
+        return
+    if hasattr(sys, _FRACTIONS):
+        return
+    real = core._cuda_setMemoryFraction
+    kept: dict[int, float] = {}
+    setattr(sys, _FRACTIONS, kept)
+
+    def following(fraction: float, device: int) -> Any:
+        found = real(fraction, device)
+        kept[device] = fraction
+        return found
+
+    core._cuda_setMemoryFraction = following
+
+
+def fraction_of(torch: Any) -> float:
+    """The share of the current GPU that the allocator may reserve, by set_per_process_memory_fraction or by
+    PYTORCH_CUDA_ALLOC_CONF. CUDA is not started for it."""
+    if not torch.cuda.is_initialized():
+        settings = (os.environ.get(name, "") for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
+        found = re.search(r"\bper_process_memory_fraction:(\d*\.?\d+)", next(filter(None, settings), ""))
+        return float(found[1]) if found is not None else 1.0
+    device = torch.cuda.current_device()
+    with contextlib.suppress(Exception):  # another allocator, or a torch that does not tell
+        return float(torch._C._cuda_getMemoryFraction(device))
+    return float(getattr(sys, _FRACTIONS, {}).get(device, 1.0))
 
 
 def counters(torch: Any) -> NoCounters:

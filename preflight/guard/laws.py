@@ -22,13 +22,15 @@ SECONDS = 120
 
 @dataclass(frozen=True)
 class Need:
-    """Process bytes on one GPU, and what the GPU gives; None: not known which."""
+    """Process bytes on one GPU, and what the GPU gives; None: not known which. `context`: those of them that no
+    allocator reserves."""
 
     low: int
     expected: int
     high: int
     capacity: int | None
     verdict: str
+    context: int = 0
 
 
 _answers: dict[tuple[str, ...], dict[str, Any] | None] = {}
@@ -115,9 +117,13 @@ def _asked(target: str, options: Sequence[str]) -> dict[str, Any] | None:
 def _need_in(found: Mapping[str, Any] | None) -> Need | None:
     device = found.get("device") if found is not None else None
     if not device:
+        if found is not None:
+            names = [name for name in found.get("unknown", ()) if not name.startswith("data.")]  # those are of the host
+            _say(f"its need is not known without {' and '.join(names) or 'its model'}")
         return None
     process = device["process"]
-    return Need(process["low"], process["expected"], process["high"], device["capacity"], device["verdict"])
+    context = process["expected"] - device["reserved"]["expected"]
+    return Need(process["low"], process["expected"], process["high"], device["capacity"], device["verdict"], context)
 
 
 def _say(why: str) -> None:

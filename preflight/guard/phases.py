@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import small_card
-from .counters import NoCounters, counters
+from .counters import NoCounters, counters, follow_fractions
 from .loaders import Samples
 from .memory_errors import classify
 from .records import Writer, rank, writer
@@ -109,7 +109,8 @@ class Recorder:
         out.write(
             "peaks", phase=following, peaks=self.peaks, steps=self.steps, events=self.counters.events(),
             floor=[floors[0], floors[-1], len(floors) * self._every] if floors else [], process=_host_peak(),
-            gpus=self.counters.gpus, transformers=str(getattr(sys.modules.get("transformers"), "__version__", "")),
+            gpus=self.counters.gpus, share=self.counters.share(),
+            transformers=str(getattr(sys.modules.get("transformers"), "__version__", "")),
         )  # fmt: skip
 
     def _process(self) -> dict[str, Any]:
@@ -125,7 +126,8 @@ class Recorder:
         elif self.counters.device == "cuda" and torch.cuda.is_initialized():
             about = torch.cuda.get_device_properties(torch.cuda.current_device())
             found.update(gpu=about.name, gpu_memory=about.total_memory)
-            found["alloc_conf"] = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+            settings = (os.environ.get(name, "") for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
+            found["alloc_conf"] = next(filter(None, settings), "")
         return found
 
     def note(self, kind: str, **values: Any) -> None:
@@ -229,6 +231,7 @@ class Recorder:
         from torch.optim import optimizer
 
         self._look()
+        follow_fractions(torch)
         optimizer.register_optimizer_step_pre_hook(self._step_begins)
         optimizer.register_optimizer_step_post_hook(self._step_ended)
         _wrap(optimizer.Optimizer, "__init__", self._optimizer_made)

@@ -14,6 +14,7 @@ from .halving import CannotHalve
 from .memory_errors import classify, words
 from .phases import record
 from .release import free
+from .room import largest_batch
 
 
 class TrainerCallback:
@@ -100,21 +101,33 @@ def Accelerator(accelerator: Any) -> Any:
 
 
 def find_batch_size(
-    function: Callable[..., Any] | None = None, *, starting_batch_size: int = 128, accumulation: int = 1, floor: int = 1
+    function: Callable[..., Any] | None = None,
+    *,
+    starting_batch_size: int = 128,
+    accumulation: int = 1,
+    floor: int = 1,
+    job: Any = None,
+    gpu: str | None = None,
 ) -> Any:
     """`function(batch_size, accumulation, ...)`, called again with half the batch and twice the accumulation where
     memory runs out: the effective batch is kept. In the place of accelerate's `find_executable_batch_size`.
 
     The whole function starts again, so it has to make its model itself. A second call begins with the size that held.
+    `job`: what it trains, as a Job or a dict of one; sizes that are not expected to fit the GPU are left out.
     """
     if function is None:
         return functools.partial(
-            find_batch_size, starting_batch_size=starting_batch_size, accumulation=accumulation, floor=floor
-        )
+            find_batch_size, starting_batch_size=starting_batch_size, accumulation=accumulation, floor=floor, job=job,
+            gpu=gpu,
+        )  # fmt: skip
     sizes = [starting_batch_size, accumulation]
+    asked = [job] if job is not None else []
 
     @functools.wraps(function)
     def searching(*args: Any, **kwargs: Any) -> Any:
+        while asked:
+            begun = largest_batch(asked.pop(), sizes[0], gpu=gpu, floor=floor)
+            sizes[:] = [begun, sizes[1] * (sizes[0] // begun)]
         while True:
             size, steps = sizes
             error: BaseException | None = None

@@ -19,6 +19,8 @@ from typing import Any, Union
 from .laws import Need, Search, need_of
 from .memory_errors import OutOfMemory, classify, gib, words
 from .release import free
+from .room import at, room, stated
+from .services import OF_GUARD, Services
 
 JobOf = Union[Callable[[Any], Any], str, "os.PathLike[str]"]
 """A trial -> its Job, or a dict of one; or a file that preflight reads the search from."""
@@ -46,6 +48,10 @@ def optuna(
     `batch`: where to begin; else the parameter's default.
     """
     sizes = _sizes(objective, halve, batch, floor)
+    if "torch" in sys.modules:
+        from .counters import follow_fractions
+
+        follow_fractions(sys.modules["torch"])
     judge = _Judge(job, gpu, headroom)
 
     @functools.wraps(objective)
@@ -58,22 +64,23 @@ def optuna(
         for size, accumulation in sizes:
             given = {**kwargs, **_given(objective, halve, size, accumulation)}
             error: BaseException | None = None
-            with _services() as services:
+            with Services() as services:
                 try:
                     value = objective(trial, *args, **given)
                 except Exception as raised:
                     error = raised
                     if classify(raised) is None:
+                        services.end_if_pruned(raised)
                         raise
                 else:
-                    _note_peaks(trial, _at(judged.job, size, accumulation))
+                    _note_peaks(trial, at(judged.job, size, accumulation))
                     return value
-                services.ended()
+                services.end("oom")
             found = classify(error)
             assert found is not None
             free(error)
             del error
-            _note(trial, found, size, _at(judged.job, size, accumulation))
+            _note(trial, found, size, at(judged.job, size, accumulation))
             told = words(found)
             if not found.recoverable:
                 break
@@ -140,9 +147,7 @@ class _Judge:
             begun = _watched(trial, functools.partial(self._suggested, judged, self.job))
         else:
             begun = nullcontext()
-            asked = self.job(trial) if callable(self.job) else None
-            stated: Any = getattr(asked, "model_dump", None)  # a Job of preflight.api
-            judged.job = stated(mode="json", exclude_unset=True) if stated is not None else asked
+            judged.job = stated(self.job(trial)) if callable(self.job) else None
         if recorder is not None:
             recorder.enter("load")
             recorder.recent.clear()
@@ -163,7 +168,7 @@ class _Judge:
             return
         for name in ("low", "expected", "high"):
             trial.set_user_attr(f"preflight.{name}", getattr(need, name))
-        capacity = need.capacity if need.capacity is not None else _card()
+        capacity = room(need)
         if capacity is None:
             return
         over = (need.high if self.headroom else need.expected) - capacity
@@ -197,34 +202,11 @@ def _watched(trial: Any, suggested: Callable[[Mapping[str, Any]], None]) -> Iter
             delattr(trial, name)
 
 
-def _at(job: Mapping[str, Any] | None, size: int | None, accumulation: int) -> Mapping[str, Any] | None:
-    """The job of an attempt with another batch."""
-    if job is None or size is None:
-        return job
-    given = {"batch_size": size, "grad_accum": accumulation}
-    if isinstance(job.get("train"), Mapping):
-        return {**job, "train": {**job["train"], **given}}
-    return {**job, **{f"train.{name}": value for name, value in given.items()}}
-
-
 def _constrain(trial: Any, over: int) -> None:
     """The constraint of Optuna 5, above 0 where it does not fit; in GiB, for samplers that weigh constraints."""
     if hasattr(trial, "set_constraint"):
         trial.set_constraint(CONSTRAINT, over / 2**30)
     trial.set_user_attr("preflight.over", over)
-
-
-def _card() -> int | None:
-    """Bytes of the GPU that is here, or of the card in small."""
-    from . import small_card
-
-    card = small_card.current()
-    if card is not None:
-        return card.budget
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return None
-    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
 
 
 def _tell(trial: Any, need: Need, capacity: int) -> None:
@@ -266,7 +248,9 @@ def _note_peaks(trial: Any, job: Mapping[str, Any] | None) -> None:
 def _pruned(text: str) -> Exception:
     import optuna as library
 
-    return library.TrialPruned(text)
+    found = library.TrialPruned(text)
+    setattr(found, OF_GUARD, True)
+    return found
 
 
 class Outcome:
@@ -294,46 +278,21 @@ def trial(asked: Any, *, job: JobOf | None = None, gpu: str | None = None, headr
     error: BaseException | None = None
     judged = _Judged(asked)
     try:
-        with _Judge(job, gpu, headroom).of(asked) as judged:
-            yield outcome
-            _note_peaks(asked, judged.job)
+        with Services() as services, _Judge(job, gpu, headroom).of(asked) as judged:
+            try:
+                yield outcome
+                _note_peaks(asked, judged.job)
+            except Exception as raised:
+                found = classify(raised)
+                if found is None:
+                    services.end_if_pruned(raised)
+                    raise
+                services.end("oom")
+                error, outcome.pruned = raised, True
+                _note(asked, found, None, judged.job)
     except library.TrialPruned:
         outcome.pruned = True
-    except Exception as raised:
-        found = classify(raised)
-        if found is None:
-            raise
-        error, outcome.pruned = raised, True
-        _note(asked, found, None, judged.job)
     free(error)
-
-
-class _Services:
-    """Runs of MLflow and W&B that were active before: those that began within a trial may be ended."""
-
-    def __init__(self) -> None:
-        self._mlflow, self._wandb = self._active()
-
-    def _active(self) -> tuple[Any, Any]:
-        mlflow, wandb_library = sys.modules.get("mlflow"), sys.modules.get("wandb")
-        active = getattr(mlflow, "active_run", lambda: None)() if mlflow is not None else None
-        run = getattr(wandb_library, "run", None) if wandb_library is not None else None
-        return (active.info.run_id if active is not None else None), run
-
-    def ended(self) -> None:
-        """End what began since."""
-        mlflow_run, wandb_run = self._active()
-        if mlflow_run is not None and mlflow_run != self._mlflow:
-            library = sys.modules["mlflow"]
-            library.set_tag("preflight.oom", "true")
-            library.end_run("FAILED")
-        if wandb_run is not None and wandb_run is not self._wandb:
-            wandb_run.finish(exit_code=1)
-
-
-@contextmanager
-def _services() -> Iterator[_Services]:
-    yield _Services()
 
 
 def wandb(function: Callable[[], Any]) -> Callable[[], Any]:
@@ -341,16 +300,16 @@ def wandb(function: Callable[[], Any]) -> Callable[[], Any]:
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        services = _Services()
-        try:
-            return function(*args, **kwargs)
-        except Exception as raised:
-            found = classify(raised)
-            if found is None:
-                raise
-            services.ended()
-            text = words(found)
-            free(raised)
+        with Services() as services:
+            try:
+                return function(*args, **kwargs)
+            except Exception as raised:
+                found = classify(raised)
+                if found is None:
+                    raise
+                services.end("oom")
+                text = words(found)
+                free(raised)
         raise RuntimeError(f"out of memory: {text}")
 
     return guarded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -10,6 +11,7 @@ from preflight.program.bindings import bind
 from preflight.program.call_site import words
 from preflight.python.module import Module, load_module
 from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.notation import allocator_settings
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Unknown
@@ -52,8 +54,9 @@ def _switches(module: Module) -> Iterator[Binding]:
                 decided = not node.value.value or not _under_condition(node, module)
                 value = node.value.value if decided else Unknown(f"an if decides whether {text} is set", Cause.not_read)
                 yield bind(field, Const(value, module.origin(node.value)), Rank.read)
-            elif "CUDA_ALLOC_CONF" in text and isinstance(node.value.value, str):
-                yield from allocator(node.value.value, Const(None, module.origin(node.value)))
+            elif re.search(r"(CUDA|PYTORCH)_ALLOC_CONF", text) and isinstance(node.value.value, str):
+                for name, setting in allocator_settings(node.value.value):
+                    yield bind(name, Const(setting, module.origin(node.value)), Rank.read)
 
 
 _ALWAYS = ("__name__", "cuda.is_available()")
@@ -93,15 +96,3 @@ def _checkpointing(node: ast.AST, module: Module) -> Iterator[Binding]:
 
 _SETTINGS = frozenset({"args", "arguments", "cfg", "config", "opt", "opts", "params", "hparams", "settings"})
 """Words in the names of settings, which a program reads itself."""
-
-
-def allocator(text: str, place: Const) -> Iterator[Binding]:
-    """PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:True,max_split_size_mb:128"."""
-    for part in text.split(","):
-        name, _, value = part.strip().partition(":")
-        if name == "expandable_segments":
-            yield bind(
-                "train.allocator.expandable_segments", Const(value.strip().lower() == "true", place.origin), Rank.read
-            )
-        elif name == "max_split_size_mb" and value.strip().isdecimal():
-            yield bind("train.allocator.max_split_size_mb", Const(int(value), place.origin), Rank.read)

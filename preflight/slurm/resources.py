@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from preflight.vocabulary.notation import allocator_settings
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Binding, Launch, Rank, Request
 from preflight.vocabulary.study import Source
 from preflight.vocabulary.values import Const, Expr, Op, Unknown
@@ -95,13 +96,8 @@ def _container(launch: Launch, asked: bool) -> Iterator[tuple[Binding, Source]]:
 
 
 def _allocator(launch: Launch) -> Iterator[tuple[Binding, Source]]:
-    """PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF since 2.9): `key:value` pairs joined by commas."""
     for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         expr = launch.environment.get(variable)
-        if not isinstance(expr, Const) or not isinstance(expr.value, str):
-            continue
-        for pair in expr.value.split(","):
-            key, _, text = pair.partition(":")
-            if key.strip() in ("expandable_segments", "max_split_size_mb", "garbage_collection_threshold"):
-                setting = Const(text.strip(), expr.origin)
-                yield Binding(f"train.allocator.{key.strip()}", setting, Rank.read), Source.environment
+        if isinstance(expr, Const) and isinstance(expr.value, str):
+            for name, setting in allocator_settings(expr.value):
+                yield Binding(name, Const(setting, expr.origin), Rank.read), Source.environment

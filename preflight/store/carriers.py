@@ -140,7 +140,10 @@ class Optuna:
         if not mark or not storage or not name:
             raise UsageError(f"optuna:{self.place}: write optuna:STORAGE#STUDY, as in optuna:sqlite:///hpo.db#my-study")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        return optuna.load_study(study_name=name, storage=storage)
+        try:
+            return optuna.load_study(study_name=name, storage=storage)
+        except KeyError as error:
+            raise UsageError(f"optuna:{self.place}: there is no study {name}") from error
 
     def put(self, runs: Sequence[KeptRun]) -> None:
         with told(f"the study {self.place} cannot be written"):

@@ -1,8 +1,10 @@
-"""Numbers as texts: sizes of memory in a cluster file, times as SLURM writes them, versions of software."""
+"""Numbers as texts: sizes of memory in a cluster file, times as SLURM writes them, versions of software, settings of
+PyTorch's allocator."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -88,3 +90,23 @@ def major_minor(text: str | None) -> tuple[int, int] | None:
     """The first two numbers of a version, None where it has fewer: "glibc 2.36" -> (2, 36)."""
     numbers = release(text) or ()
     return (numbers[0], numbers[1]) if len(numbers) > 1 else None
+
+
+def allocator_settings(text: str) -> Iterator[tuple[str, bool | int | float]]:
+    """Job fields of PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF since torch 2.9), as in
+    "expandable_segments:True,max_split_size_mb:128". A value that torch refuses is left out: such a job does not start.
+    """
+    for part in text.split(","):
+        name, _, value = (one.strip() for one in part.partition(":"))
+        if name == "expandable_segments" and value in ("True", "False"):
+            yield "train.allocator.expandable_segments", value == "True"
+        elif name == "max_split_size_mb" and value.isdecimal() and int(value) > 0:
+            yield "train.allocator.max_split_size_mb", int(value)
+        elif name in _SHARES and re.fullmatch(r"\d*\.?\d+", value) and 0 < float(value) <= 1:
+            yield _SHARES[name], float(value)
+
+
+_SHARES = {
+    "garbage_collection_threshold": "train.allocator.garbage_collection_threshold",
+    "per_process_memory_fraction": "train.allocator.per_process_fraction",
+}

@@ -92,6 +92,8 @@ class WatchedRank:
     """Bytes of this process on the GPU, as nvidia-smi shows them; 0: not known."""
     gpus: int = 1
     """GPUs that the process takes memory of; the peaks are those of the fullest."""
+    share: int | None = None
+    """Bytes that its allocator may reserve, where a memory fraction limits it."""
     error: WatchedError | None = None
     ended: bool = False
     stopped: str = ""

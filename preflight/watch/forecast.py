@@ -40,13 +40,19 @@ class Forecast:
 
 
 def forecast(
-    law: DeviceEstimate, seen: Mapping[str, Mapping[str, int]], steps: int, capacity: int | None
-) -> Forecast | None:
-    """The first phase to come that is not expected to fit; None: there is none, or nothing can be said yet."""
+    law: DeviceEstimate, seen: Mapping[str, Mapping[str, int]], steps: int, capacity: int | None,
+    share: int | None = None,
+) -> Forecast | None:  # fmt: skip
+    """The first phase to come that is not expected to fit; None: there is none, or nothing can be said yet.
+
+    `share`: what the allocator may reserve at most; the context comes on top.
+    """
+    context = law.process.expected - law.reserved.expected
     room = capacity or law.capacity
+    if share is not None:
+        room = min(room or share + context, share + context)
     if room is None or law.lower_bound or steps < STEPS or any(phase not in seen for phase in TRAINING):
         return None
-    context = law.process.expected - law.reserved.expected
     of_law = {phase: size - context for phase, size in law.phases.items()}
     expected = max((size for phase, size in of_law.items() if _base(phase) in TRAINING), default=0)
     measured = max((peaks.get("reserved", 0) for phase, peaks in seen.items() if phase in TRAINING), default=0)

@@ -9,15 +9,21 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from preflight.system.processes import ask_program, found_program
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.watched import WatchedHost, WatchedRun
 from preflight.watch.host import PROCESSES, HostWatch, control_group
 from preflight.watch.records import batches_of, pids_of, ranks_of
+
+if TYPE_CHECKING:
+    from ctypes import CDLL
+    from subprocess import Popen
 
 INSIDE = Path(__file__).parents[1] / "guard" / "start"
 """The folder whose sitecustomize loads the recorder."""
@@ -53,14 +59,17 @@ class Start:
     """What is known of the run before it starts, for whoever finds its records where this process was killed too."""
     say: Callable[[str], object] = len
     """Gets a line for the user; without it, nobody hears it."""
+    mask: set[int | signal.Signals] | None = None
+    """The signals that the command does not get; None: those that this process does not get."""
 
 
 def watch(asked: Start) -> WatchedRun:
     """Runs the command to its end. Raises UsageError if it cannot be started."""
-    if not hasattr(signal, "sigtimedwait") or not hasattr(os, "posix_spawn"):
+    if not hasattr(signal, "sigtimedwait"):
         raise UsageError("preflight run needs Linux")
+    folder = made = Path(os.devnull, "none")
     try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        folder = made = Path(tempfile.mkdtemp(prefix=PREFIX))
         (folder / OWNER).write_text(str(os.getpid()))
         (folder / ABOUT).write_text(asked.about)
     except OSError as error:
@@ -69,16 +78,21 @@ def watch(asked: Start) -> WatchedRun:
     try:
         return _watched(asked, folder)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def left_behind() -> Iterator[Path]:
     """Folders of records whose `preflight run` was killed before it read them, as a job's end kills all processes."""
-    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
+    try:
+        folders = sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+    except OSError:  # it is full
+        return
+    for folder in folders:
         try:
             status = folder.lstat()
             own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
-            quiet = own and time.time() - max(path.stat().st_mtime for path in folder.iterdir()) > QUIET_S
+            last = max(path.stat().st_mtime for path in folder.iterdir()) if own else time.time()
+            quiet = abs(time.time() - last) > QUIET_S  # in the future: the clock was wrong, then or now
             alive = (PROCESSES / one for one in ((folder / OWNER).read_text().strip(), *map(str, pids_of(folder))))
             if quiet and not any(one.exists() for one in alive):
                 yield folder
@@ -93,10 +107,11 @@ def _watched(asked: Start, folder: Path) -> WatchedRun:
     try:
         others = tuple(on_gpus())
         group = control_group()
-        pid = _started(asked, folder, before)
-        host = HostWatch(pid, lambda: pids_of(folder), lambda: batches_of(folder), on_gpus, group)
+        process = _started(asked, folder, before if asked.mask is None else asked.mask)
+        host = HostWatch(process.pid, lambda: pids_of(folder), lambda: batches_of(folder), on_gpus, group)
         host.start()
-        status, told = _wait(pid, signals, asked, folder, host)
+        with _taken(_PASSED) as came:
+            status, told = _wait(process, signals, came, asked, folder, host)
         found = host.stop()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -104,17 +119,44 @@ def _watched(asked: Start, folder: Path) -> WatchedRun:
     return WatchedRun(status, time.monotonic() - began, tuple(ranks), found, told, others)
 
 
-def _started(asked: Start, folder: Path, mask: set[int | signal.Signals]) -> int:
+def _started(asked: Start, folder: Path, mask: set[int | signal.Signals]) -> Popen[bytes]:
+    from subprocess import Popen
+
     program = asked.words[0]
     path = program if os.sep in program else found_program(program)
     if path is None or not os.access(path, os.X_OK) or os.path.isdir(path):
         raise UsageError(f"{program}: there is no such command")
+    own, libc = os.getpid(), _libc()
+
+    def begin() -> None:
+        """In the new process, before it becomes the command."""
+        if libc is not None:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != own:  # this process was killed before
+                os.kill(os.getpid(), signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
     try:
-        return os.posix_spawn(
-            path, list(asked.words), environment(folder, asked.environment), setsigmask=mask, setsigdef=[]
+        return Popen(
+            asked.words, executable=path, env=environment(folder, asked.environment), preexec_fn=begin, close_fds=False
         )
     except OSError as error:
         raise UsageError(f"{program}: cannot be started: {error.strerror}") from error
+
+
+PR_SET_PDEATHSIG = 1
+"""Of linux/prctl.h: the signal that a process gets when its parent dies, SIGKILL of the parent included."""
+
+
+def _libc() -> CDLL | None:
+    """The functions of this process's C library; None where it has no such function, or Python was built without it."""
+    try:
+        from ctypes import CDLL
+
+        found = CDLL(None)
+        return found if found.prctl else None
+    except (ImportError, OSError, AttributeError):
+        return None
 
 
 def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
@@ -127,7 +169,14 @@ def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path, host: HostWatch) -> tuple[int, int]:
+def _wait(
+    process: Popen[bytes],
+    signals: set[signal.Signals],
+    elsewhere: list[int],
+    asked: Start,
+    folder: Path,
+    host: HostWatch,
+) -> tuple[int, int]:
     """The status of the command, and the signal that somebody ended it with (0: none)."""
     told = 0
     while True:
@@ -135,14 +184,45 @@ def _wait(pid: int, signals: set[signal.Signals], asked: Start, folder: Path, ho
         if came is not None and came.si_signo != signal.SIGCHLD:
             told = came.si_signo if came.si_signo in _ENDING else told
             if came.si_code != FROM_KERNEL and not _of_step(came.si_pid):
-                _pass_on(pid, came.si_signo)
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status), told
+                _pass_on(process.pid, came.si_signo)
+        while elsewhere:
+            told = elsewhere[0] if elsewhere[0] in _ENDING else told
+            _pass_on(process.pid, elsewhere.pop(0))
+        status = process.poll()
+        if status is not None:
+            return status, told
         reply = asked.looked(folder, host.found) if came is None and asked.looked is not None else None
         if reply is not None:
             told = reply
-            _pass_on(pid, reply)
+            _pass_on(process.pid, reply)
+
+
+@contextmanager
+def unhurried() -> Iterator[set[int | signal.Signals]]:
+    """Signals that end this process wait until this is done: somebody presses Ctrl-C twice, and the records stay.
+    Gives those that waited before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    came: list[int] = []
+    try:
+        with _taken(_ENDING) as came:
+            yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number in came:
+            signal.raise_signal(number)
+
+
+@contextmanager
+def _taken(numbers: Iterable[signal.Signals]) -> Iterator[list[int]]:
+    """Signals that came to another thread: a library that was imported before this one held them back has its own."""
+    came: list[int] = []
+    own = [one for one in numbers if signal.getsignal(one) not in (signal.SIG_IGN, None)]  # an ignored one stays so
+    before = [(one, signal.signal(one, lambda number, _: came.append(number))) for one in own]
+    try:
+        yield came
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)
 
 
 def _of_step(sender: int) -> bool:

@@ -119,6 +119,7 @@ def _with(found: WatchedRank, kind: str, line: Mapping[str, Any]) -> WatchedRank
             found, peaks=peaks, phase=str(line["phase"]), steps=int(line["steps"]), host=int(line.get("process", 0)),
             retries=int(events.get("retries", 0)), ooms=int(events.get("ooms", 0)),
             floor=(int(floor[0]), int(floor[1]), int(floor[2])) if floor else None, gpus=int(line.get("gpus") or 1),
+            share=int(line["share"]) if line.get("share") else None,
             transformers=str(line.get("transformers") or found.transformers),
         )  # fmt: skip
     if kind == "error":

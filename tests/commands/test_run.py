@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -74,18 +75,53 @@ def test_no_runs_yet(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_run_that_may_not_be_kept_runs(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("no folder")
-    done = preflight(tmp_path, "run", "--", "sh", "-c", "echo hello", TMPDIR=str(tmp_path))
-    assert (done.returncode, done.stdout) == (0, "hello\n")
+def newer(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma user_version = 99")
+
+
+STORES = {
+    "no folder": (lambda path: path.parent.write_text(""), "cannot be used"),
+    "damaged": (lambda path: path.write_bytes(b"x" * 5000), "it is no file of runs or it is damaged"),
+    "newer": (newer, "was made by a newer preflight (version 99"),
+}
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_run_that_may_not_be_kept_runs(store: str, tmp_path: Path) -> None:
+    make, why = STORES[store]
+    if store != "no folder":
+        (tmp_path / "data").mkdir(0o700)
+    make(tmp_path / "data" / "runs.sqlite")
+    done = preflight(tmp_path, "run", "-q", "--", "sh", "-c", "echo hello", TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "hello\n", 1)
     assert "the records are not kept" in done.stderr
+    assert why in done.stderr
     [kept] = tmp_path.glob("preflight-*.jsonl")
     assert f"preflight runs --import {kept} brings them in" in done.stderr
     assert json.loads(kept.read_text())["outcome"] == "completed"
 
 
-def test_records_of_a_run_that_was_killed_with_its_preflight_run(tmp_path: Path) -> None:
-    """As the end of a job kills all of its processes."""
+def test_a_disk_that_is_full_changes_nothing_in_the_run(tmp_path: Path) -> None:
+    """No file may have a byte."""
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+    own = f"import os, resource, sys; {limit}; os.execv(sys.argv[1], sys.argv[1:])"
+    words = [sys.executable, "-m", "preflight", "run", "-q", "--", "sh", "-c", "echo hello; exit 7"]
+    environment = {**os.environ, "PREFLIGHT_STORE": str(tmp_path / "data" / "runs.sqlite"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", own, *words], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=HANGS, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (7, "hello\n")
+    assert [line.split(":")[1] for line in done.stderr.splitlines()] == [
+        " the command is not recorded", " the records are not kept",
+    ]  # fmt: skip
+    assert not list(tmp_path.glob("preflight-*"))
+
+
+@pytest.mark.parametrize("clock", [1e9, 4e9], ids=["long ago", "in the future"])
+def test_records_of_a_run_that_was_killed_with_its_preflight_run(clock: float, tmp_path: Path) -> None:
+    """As the end of a job kills all of its processes. The clock may have been wrong."""
     killed = preflight(tmp_path, "run", "-q", "--", "sh", "-c", "kill -9 $PPID", TMPDIR=str(tmp_path))
     assert killed.returncode == -9
     [folder] = tmp_path.glob("preflight-run-*")
@@ -95,7 +131,7 @@ def test_records_of_a_run_that_was_killed_with_its_preflight_run(tmp_path: Path)
     (folder / f"rank0-{2**22 + 1}.jsonl").write_text("\n".join(lines))
     assert "is kept" not in preflight(tmp_path, "run", "--", "true", TMPDIR=str(tmp_path)).stderr  # it may still write
     for path in folder.iterdir():
-        os.utime(path, (1e9, 1e9))
+        os.utime(path, (clock, clock))
     assert (
         "a run that was killed with its preflight run is kept"
         in preflight(tmp_path, "run", "--", "true", TMPDIR=str(tmp_path)).stderr

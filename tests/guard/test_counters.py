@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
-from preflight.guard.counters import CudaCounters, NoCounters, counters
+import pytest
+
+from preflight.guard.counters import CudaCounters, NoCounters, counters, follow_fractions, fraction_of
 
 
 class Core:
@@ -97,3 +100,29 @@ def test_the_gpu_that_takes_the_most_is_recorded() -> None:
     core.use(50, 2)
     assert (found.take()["allocated"], found.now()["allocated"]) == (150, 150)
     assert found.events() == {"retries": 2, "ooms": 4}
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["asked", "followed"])
+def test_the_share_of_a_memory_fraction(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch that cannot be asked is followed from the moment that the recorder is there."""
+    monkeypatch.delattr(sys, "_preflight_fractions", raising=False)
+    core: Any = Core()
+    fractions = {}
+    core._cuda_setMemoryFraction = lambda fraction, device: fractions.update({device: fraction})
+    if told:
+        core._cuda_getMemoryFraction = lambda device: fractions.get(device, 1.0)
+    torch = torch_with(core)
+    torch.cuda.get_device_properties = lambda _: SimpleNamespace(total_memory=1000)
+    follow_fractions(torch)
+    assert CudaCounters(torch).share() is None
+    torch._C._cuda_setMemoryFraction(0.25, 0)
+    assert (CudaCounters(torch).share(), fractions) == (250, {0: 0.25})
+
+
+def test_a_fraction_of_the_environment_is_read_before_cuda_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = torch_with(Core(), started=False)
+    assert fraction_of(torch) == 1.0
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True,per_process_memory_fraction:0.5")
+    assert fraction_of(torch) == 0.5
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "per_process_memory_fraction:.25")
+    assert fraction_of(torch) == 0.25

@@ -23,6 +23,13 @@ def test_importing_it_imports_nothing_else() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_a_study_without_torch_is_guarded() -> None:
+    """Its program may train with something else, and torch takes seconds."""
+    program = "import sys; from preflight import guard; guard.optuna(print); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANGS, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_its_names_are_there() -> None:
     for name in guard.__all__:
         if name != "optuna":

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from guard.wandb_files import offline_runs
 from guard.wandb_server import serving
 from processes import HANGS
 
@@ -111,6 +112,33 @@ def test_a_run_of_mlflow_that_began_in_the_trial_is_ended(tmp_path: Path, monkey
     assert runs["outer"].info.status == "FINISHED"
 
 
+def test_runs_of_mlflow_beside_a_loop_that_asks_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    optuna, mlflow = pytest.importorskip("optuna"), pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    study = optuna.create_study()
+    with mlflow.start_run(run_name="outer") as outer, SmallCard("4MiB"):
+        for names in (("trial", "fold"), ("of a context",)):
+            study.enqueue_trial({"width": 1024})
+            asked = study.ask()
+            with trials.trial(asked) as outcome:
+                if len(names) == 1:
+                    with mlflow.start_run(nested=True, run_name=names[0]):
+                        objective(asked)
+                for name in names:
+                    mlflow.start_run(nested=True, run_name=name)
+                outcome.value = objective(asked)
+            study.tell(asked, *outcome.told)
+            assert mlflow.active_run().info.run_id == outer.info.run_id
+    found = mlflow.MlflowClient().search_runs(["0"])
+    ended = {run.info.run_name: (run.info.status, run.data.tags.get("preflight.oom")) for run in found}
+    assert ended == {
+        "outer": ("FINISHED", None), "trial": ("FAILED", "true"), "fold": ("FAILED", "true"),
+        "of a context": ("FAILED", None),
+    }  # fmt: skip
+    assert [trial.state.name for trial in study.trials] == ["PRUNED", "PRUNED"]
+
+
 AGENT = """
 import torch, wandb
 from preflight import guard
@@ -145,6 +173,53 @@ def test_functions_of_a_wandb_agent(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [*(f"{number} 0 True" for number in range(4)), "[0, 2] {'RuntimeError'}"]
+
+
+STUDY = """
+import optuna, torch, wandb
+from preflight import guard
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+settings = wandb.Settings(silent=True)
+
+def objective(trial):
+    if own:
+        wandb.init(project="memory", id=f"trial{trial.number}", settings=settings)
+    width = trial.suggest_categorical("width", [64, 1024])
+    loss = torch.nn.Linear(width, width)(torch.randn(1024, width)).pow(2).mean()
+    loss.backward()
+    wandb.log({"loss": float(loss)})
+    if own:
+        wandb.finish()
+    return float(loss)
+
+with guard.SmallCard("4MiB"):
+    for own in (True, False):
+        outer = None if own else wandb.init(project="memory", id="outer", settings=settings)
+        study = optuna.create_study(sampler=optuna.samplers.GridSampler({"width": [64, 1024]}))
+        study.optimize(guard.optuna(objective), n_trials=2)
+        print(sorted(trial.state.name for trial in study.trials), wandb.run is outer)
+wandb.finish()
+"""
+
+
+def test_runs_of_wandb_beside_trials(tmp_path: Path) -> None:
+    """The trial's own run ends with it, as failed; one that was there before is the program's."""
+    pytest.importorskip("wandb")
+    pytest.importorskip("optuna")
+    (tmp_path / "study.py").write_text(STUDY)
+    environment = {**os.environ, "WANDB_DIR": str(tmp_path), "WANDB_MODE": "offline"}
+    done = subprocess.run(
+        [sys.executable, "study.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["['COMPLETE', 'PRUNED'] True"] * 2
+    statuses = sorted((path.stem, status) for path, status in offline_runs(tmp_path, 3).items())
+    assert statuses in (
+        [("run-outer", 0), ("run-trial0", 0), ("run-trial1", 1)],
+        [("run-outer", 0), ("run-trial0", 1), ("run-trial1", 0)],
+    )
 
 
 SWEEP = """

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from preflight.guard import trainers
+from preflight.guard import room, trainers
 from preflight.guard.halving import CannotHalve
+from preflight.guard.laws import Need
 from preflight.guard.small_card import SmallCard
 
 
@@ -48,6 +49,31 @@ def test_the_effective_batch_is_kept_and_the_size_remembered() -> None:
         assert train(more="b") == "b"
         assert card.live == 0
     assert calls == [(64, 2), (32, 4), (16, 8), (16, 8)]
+
+
+def test_it_begins_where_the_job_is_expected_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def need(job: dict[str, Any], gpu: str | None) -> Need:
+        asked.append((job["train.batch_size"], job["train.grad_accum"], gpu))
+        size = job["train.batch_size"] * 10
+        return Need(size - 9, size, size + 9, 200, "")
+
+    monkeypatch.setattr(room, "need_of", need)
+    calls: list[tuple[int, int]] = []
+
+    @trainers.find_batch_size(starting_batch_size=64, accumulation=2, job={"model.name": "gpt2"}, gpu="A100")
+    def train(batch: int, accumulation: int) -> None:
+        calls.append((batch, accumulation))
+
+    train()
+    train()
+    assert calls == [(16, 8), (16, 8)]
+    assert asked == [(64, 1, "A100"), (32, 2, "A100"), (16, 4, "A100")]
+    assert room.largest_batch({}, 63) == 63  # it cannot be halved
+    assert room.largest_batch({}, 64, floor=32) == 32
+    monkeypatch.setattr(room, "need_of", lambda *_: None)
+    assert room.largest_batch({}, 64) == 64
 
 
 class Recorder:

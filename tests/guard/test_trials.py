@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from preflight.guard import laws, phases, trials
+from preflight.guard import laws, phases, room, trials
 from preflight.guard.laws import Need
 from preflight.guard.small_card import SmallCard
 
@@ -201,7 +202,28 @@ def test_a_job_of_the_public_api_is_asked_as_it_was_stated(monkeypatch: pytest.M
 
 
 def test_an_attempt_with_another_batch_is_another_job() -> None:
-    assert trials._at({"train.batch_size": 8}, 4, 2) == {"train.batch_size": 4, "train.grad_accum": 2}
+    assert room.at({"train.batch_size": 8}, 4, 2) == {"train.batch_size": 4, "train.grad_accum": 2}
     nested = {"train": {"batch_size": 8, "seq_len": 9}}
-    assert trials._at(nested, 4, 2) == {"train": {"batch_size": 4, "seq_len": 9, "grad_accum": 2}}
-    assert trials._at(nested, None, 1) == nested
+    assert room.at(nested, 4, 2) == {"train": {"batch_size": 4, "seq_len": 9, "grad_accum": 2}}
+    assert room.at(nested, None, 1) == nested
+
+
+@pytest.mark.parametrize(
+    ("stated", "fraction", "free"),
+    [(None, 1.0, 2000), (None, 0.25, 500 + 24), (1024, 1.0, 1024), (1024, 0.25, 500 + 24), (400, 0.25, 400)],
+)
+def test_a_trial_is_judged_by_the_share_of_the_card(
+    study: Any, monkeypatch: pytest.MonkeyPatch, stated: int | None, fraction: float, free: int
+) -> None:
+    """A memory fraction limits what the allocator reserves of the card that is here, and the context comes on top."""
+    need = Need(1000 * MIB, 1000 * MIB, 1000 * MIB, None if stated is None else stated * MIB, "", 24 * MIB)
+    monkeypatch.setattr(trials, "need_of", lambda job, gpu: need)
+    for name in ("is_available", "is_initialized"):
+        monkeypatch.setattr(torch.cuda, name, lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=2000 * MIB))
+    monkeypatch.setattr(torch._C, "_cuda_getMemoryFraction", lambda _: fraction, raising=False)
+    study.optimize(trials.optuna(lambda trial: 0.0, job=job), n_trials=1)
+    [found] = study.trials
+    assert found.user_attrs["preflight.over"] == (1000 - free) * MIB
+    assert found.state is (PRUNED if free < 1000 else COMPLETE)

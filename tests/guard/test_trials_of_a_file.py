@@ -104,3 +104,14 @@ def test_memory_that_runs_out_all_the_same_is_caught(program: ModuleType, tmp_pa
 def test_a_file_that_is_not_there_is_named_at_once() -> None:
     with pytest.raises(FileNotFoundError, match=r"nope\.py.*there is no such file"):
         trials.optuna(lambda trial: 0.0, job="nope.py")
+
+
+def test_what_a_job_leaves_open_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(laws.COMMAND, f"{sys.executable} -m preflight")
+    monkeypatch.setattr(laws, "_told", set())
+    for batch in (8, 16):
+        assert laws.need_of({"model.name": "bert-base-uncased", "train.batch_size": batch}, None) is None
+    said = capsys.readouterr().err
+    assert said == "preflight guard: the job is not judged: its need is not known without train.seq_len\n"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from guard.wandb_files import offline_runs
 from processes import HANGS
 
 from preflight.api import job_of
@@ -98,7 +99,7 @@ def test_an_optuna_study(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/hpo.db"
     optuna.create_study(study_name="my-study", storage=storage)
     carried(f"optuna:{storage}#my-study")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="there is no study other"):
         list(carrier_of(f"optuna:{storage}#other").lines())
 
 
@@ -123,7 +124,7 @@ def test_the_summary_of_a_wandb_run_that_is_offline(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     sent = [one(), one()]
     carrier_of("wandb:memory/abc123").put(sent)
-    [path] = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    [path] = offline_runs(tmp_path)
     assert exchange.read_into(carrier_of(str(path))) == (2, 0, [])
     assert {run.id for run in runs()} == {run.id for run in sent}
     path.write_bytes(path.read_bytes()[:200])  # the process was killed as it wrote

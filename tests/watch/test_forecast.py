@@ -55,3 +55,12 @@ def test_what_was_measured_moves_it() -> None:
 
 def test_the_card_that_was_seen_counts() -> None:
     assert forecast(law(150), SEEN, 2, 120) is not None
+
+
+@pytest.mark.parametrize(("share", "capacity"), [(120, None), (120, 500), (500, 120)])
+def test_a_memory_fraction_limits_what_is_reserved(share: int, capacity: int | None) -> None:
+    """The context of 10 comes on top of it."""
+    found = forecast(law(150), SEEN, 2, capacity, share)
+    assert found is not None
+    assert found.capacity == min(share + 10, capacity or 200)
+    assert forecast(law(150), SEEN, 2, None, 140) is None

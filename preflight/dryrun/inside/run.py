@@ -66,7 +66,7 @@ class DryRun:
             facts={**loops.facts, "data_made_up": self.tape.data_made_up},
             convolutions=self.device.convolutions,
             refused=self.guard.refused,
-            allocator=os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
+            allocator=os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
             benchmark=bool(torch.backends.cudnn.benchmark),
             sources={**self.guard.configurations, **_own_modules()},
             versions=_versions(),
