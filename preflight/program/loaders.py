@@ -74,7 +74,18 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
                 one = unknown(why, record.origin)
                 bindings = [bind(each.field, one) if each.field == "train.batch_size" else each for each in bindings]
             found += under(record.conditions, bindings)
-    return found
+    return [*found, *_largest_validation(by_role["validation"])]
+
+
+def _largest_validation(records: Sequence[CallRecord]) -> Iterator[Binding]:
+    """The batch of the largest of several loaders that validate, one beside the other."""
+    batches = [record.argument("batch_size", 1) or Const(DEFAULTS["batch_size"]) for record in records]
+    beside = all(record.conditions == records[0].conditions and record.complete for record in records)
+    if not beside or all(same(one, batches[0]) for one in batches):
+        return
+    largest = Op("max", tuple(batches), records[0].origin)
+    ranks = (bind("validation.batch_size", one).rank for one in batches)
+    yield from under(records[0].conditions, [bind("validation.batch_size", largest, max(ranks))])
 
 
 def _changed(turns: Sequence[CallRecord]) -> Collection[str]:
@@ -123,7 +134,8 @@ def _said(record: CallRecord, project: Project, *function: str) -> str:
 
 
 def _roles(loaders: Sequence[CallRecord], project: Project) -> dict[str, list[CallRecord]]:
-    """The loaders by purpose. One that a function makes for several callers has the purpose that its callers say."""
+    """The loaders by purpose. One that a function makes for several callers has the purpose that its callers say. One
+    that only stands in `train`, and is not shuffled, gives way to another that is or that says to be for training."""
     found: dict[str, list[CallRecord]] = {"train": [], "validation": [], "test": [], "": []}
     for record in loaders:
         role = _role(record, project)
@@ -131,6 +143,10 @@ def _roles(loaders: Sequence[CallRecord], project: Project) -> dict[str, list[Ca
         callers = reversed(chain_of(record)[:-1]) if shared and not role else ()
         role = role or next((said for one in callers if (said := _said(one, project))), "")
         found[role].append(record)
+    placed = [one for one in found["train"] if _role(one, project) and not _said(one, project) and not indexes(one)]
+    if len(placed) < len(found["train"]) or any(indexes(one) for one in found[""]):
+        found["train"] = [one for one in found["train"] if one not in placed]
+        found[""] += placed
     return found
 
 

@@ -11,7 +11,7 @@ from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import DTYPES, PRECISIONS, spelled
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 
 def autocast_binding(records: Sequence[CallRecord], base: Expr | None) -> list[Binding]:
@@ -93,8 +93,8 @@ def _autocast(record: CallRecord, base: Expr | None) -> Expr:
 
 
 def weights_dtype(records: Sequence[CallRecord]) -> Expr | None:
-    """The dtype of a conversion of the model's weights: model.half(), .bfloat16(), .to(dtype), set_default_dtype. Where
-    a conversion is made under a condition, the weights keep their type without it."""
+    """The dtype of a conversion of the model's weights: model.half(), .bfloat16(), .to(dtype), set_default_dtype. It is
+    unknown for fp64, which no Job has. Where a condition decides, the weights keep their type without it."""
     found: Expr | None = None
     for record in records:
         converted = _converted(record)
@@ -107,20 +107,34 @@ def weights_dtype(records: Sequence[CallRecord]) -> Expr | None:
 
 def _converted(record: CallRecord) -> Expr | None:
     """The dtype to which a call converts the model's weights; None where it converts none."""
-    if record.method in ("half", "bfloat16") and _is_model(record):
-        return Const(DTYPES[record.method], record.origin)
+    if record.method in ("half", "bfloat16", "double") and _is_model(record):
+        return _dtype(Const(record.method, record.origin))
     if record.method == "to" and _is_model(record):
-        return next((spelled(one, DTYPES) for one in (*record.args, *record.kwargs.values()) if _is_dtype(one)), None)
+        return next((_dtype(one) for one in (*record.args, *record.kwargs.values()) if _is_dtype(one)), None)
     if record.name == "torch.set_default_dtype" and record.args:
-        return spelled(record.args[0], DTYPES)
+        return _dtype(record.args[0])
+    if record.name == "torch.set_default_tensor_type" and record.args and _is_dtype(record.args[0]):
+        return _dtype(record.args[0])
     return None
+
+
+_FP64 = frozenset(
+    {"double", "torch.double", "float64", "torch.float64", "torch.doubletensor", "torch.cuda.doubletensor"}
+)
+
+
+def _dtype(expr: Expr) -> Expr:
+    """A dtype in the Job's spelling, which has none for fp64."""
+    if isinstance(expr, Const) and str(expr.value).lower() in _FP64:
+        return unknown("the weights are in fp64, which is not modelled", expr.origin, Cause.not_modelled)
+    return spelled(expr, DTYPES)
 
 
 def _is_dtype(expr: Expr) -> bool:
     """Whether an expression is a dtype, or one of two that a condition chooses."""
     if isinstance(expr, Op):
         return expr.operator == "if" and any(_is_dtype(one) for one in expr.operands[1:])
-    return isinstance(expr, Const) and str(expr.value).lower() in DTYPES
+    return isinstance(expr, Const) and str(expr.value).lower() in DTYPES.keys() | _FP64
 
 
 def _is_model(record: CallRecord) -> bool:

@@ -40,7 +40,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.position import Flow, Position, ProgramArguments, ProgramStart, either_way
-from preflight.vocabulary.budgets import EXPRESSION_NODES, PROGRAM_STEPS, Budget, cpu_is_over
+from preflight.vocabulary.budgets import EXPRESSION_NODES, PROGRAM_STEPS, Budget, OverBudget, cpu_budget, cpu_is_over
 from preflight.vocabulary.caches import Remembered
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Parameter
@@ -70,10 +70,6 @@ Hook: TypeAlias = "Callable[[CallRecord, Evaluator], Abstract | None]"
 
 LibraryValue: TypeAlias = "Callable[[Evaluator], Abstract]"
 """The value of a library's attribute (`wandb.config`)."""
-
-
-class OutOfSteps(Exception):
-    """The budget of steps is spent. Caught where the interpretation was started."""
 
 
 class Evaluator(ABC):
@@ -143,7 +139,7 @@ class Evaluator(ABC):
         self.depth = 0
         self.steps_left = steps
         self.cut_off: Budget | None = None
-        """The budget that ended before what a start of the program reaches; what comes behind is not read."""
+        """The budget that ended before the program did: see `whole`."""
         self._sizes: dict[int, int] = {}
         self._sized: list[Expr] = []
         """The expressions of `_sizes`, kept so that no other object gets the id of one."""
@@ -239,11 +235,13 @@ class Evaluator(ABC):
         return to_expr(self.evaluate(node, frame))
 
     def step(self, amount: int = 1) -> None:
-        """Spend from the budget. Raises OutOfSteps."""
+        """Spend from the budget. Raises OverBudget."""
         before = self.steps_left
         self.steps_left -= amount
-        if self.steps_left < 0 or (self.steps_left // 64 < before // 64 and cpu_is_over()):
-            raise OutOfSteps
+        if self.steps_left < 0:
+            raise OverBudget(PROGRAM_STEPS)
+        if self.steps_left // 64 < before // 64 and cpu_is_over():
+            raise OverBudget(cpu_budget())
 
     # --- modules ------------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.spread import copy_items, lay_over, may_hold_more
-from preflight.vocabulary.budgets import MADE_ITEMS, PROGRAM_DEPTH
+from preflight.vocabulary.budgets import MADE_ITEMS, PROGRAM_DEPTH, OverBudget
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 BUILTINS = frozenset(dir(python_builtins))
@@ -47,6 +47,8 @@ def evaluate(ev: Evaluator, node: ast.expr, frame: Frame) -> Abstract:
     ev.step()
     handler = _HANDLERS.get(type(node))
     if handler is None or ev.depth > PROGRAM_DEPTH:
+        if handler is not None and any(isinstance(one, ast.Call) for one in ast.walk(node)):
+            raise OverBudget(PROGRAM_DEPTH)  # what it calls may set anything
         return unknown("this expression is not evaluated statically", frame.module.origin(node))
     ev.depth += 1
     value = handler(ev, node, frame)

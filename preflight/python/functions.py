@@ -24,6 +24,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.spread import laid_over
+from preflight.vocabulary.budgets import NESTED_CALLS, OverBudget
 from preflight.vocabulary.values import Cause, Const, unknown
 
 _OF_PROPERTY = ("setter", "deleter")
@@ -89,7 +90,9 @@ def invoke(
     args, kwargs = (*function.bound_args, *args), {**function.bound_kwargs, **kwargs}
     if function.self_value is not None and not _is_static(function):
         args = (_first_argument(function, function.self_value), *args)
-    if ev.position.functions.count(id(function.node)) >= MAX_RECURSION or len(ev.position.functions) > 40:
+    if len(ev.position.functions) > NESTED_CALLS:
+        raise OverBudget(NESTED_CALLS)
+    if ev.position.functions.count(id(function.node)) >= MAX_RECURSION:
         return unknown("the function calls itself", cause=Cause.budget)
     frame = Frame({}, function.module, function.frame, function.name, [], function.frame.globals_)
     frame.owner, frame.self_value = None, function.self_value or (args[0] if args else None)

@@ -1,7 +1,8 @@
 """Static evaluation of Python: which calls a program makes, and with what, as expressions over its parameters.
 
 Nothing is imported, executed or evaluated by Python: the syntax tree is interpreted over abstract values (`objects`),
-within a budget of steps. Past the budget, what is known stays and the rest is unknown.
+within budgets. Past one, the evaluation raises OverBudget: what comes behind may set anything, so nothing of it is an
+answer.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from dataclasses import replace
 from preflight.python import calls, expressions, statements
 from preflight.python.access import class_attribute
 from preflight.python.classes import instantiate
-from preflight.python.evaluator import Evaluator, OutOfSteps
+from preflight.python.evaluator import Evaluator
 from preflight.python.functions import invoke
 from preflight.python.hooks import LIBRARY_HOOKS, LIBRARY_VALUES
 from preflight.python.hooks.remote_functions import run_entry_points
 from preflight.python.module import load_module
 from preflight.python.objects import Abstract, ClassValue, FunctionValue, Instance, ModuleValue
 from preflight.python.position import Position
-from preflight.vocabulary.budgets import PROGRAM_STEPS, SYNTAX_DEPTH, cpu_budget
+from preflight.vocabulary.budgets import SYNTAX_DEPTH, OverBudget
 from preflight.vocabulary.values import Cause, unknown
 
 STEPS_UNREACHED = 15_000
-"""Nodes of functions that nothing calls."""
+"""Steps that functions have which nothing calls, whatever the rest of the program took."""
 
 
 class Interpreter(Evaluator):
@@ -52,7 +53,7 @@ class Interpreter(Evaluator):
     def run(self, path: str, entry: str = "__main__", *, unreached: bool = True) -> ModuleValue | None:
         """Interpret a file as a script (or call its function `entry`), then the functions that nothing called.
 
-        Returns the module's value; None where it cannot be parsed.
+        Returns the module's value; None where it cannot be parsed. Raises OverBudget.
         """
         self.texts.add(path)
         module = load_module(path, self.project)
@@ -69,24 +70,30 @@ class Interpreter(Evaluator):
         return value
 
     def guarded(self, action: Callable[[], object]) -> None:
-        """Run `action` from the program's top, stopping where the budget or Python's stack ends."""
+        """Run `action` from the program's top. Raises OverBudget where a budget or Python's stack ends."""
         depth, position = self.depth, self.position
         self.position = Position()
         try:
             action()
-        except (OutOfSteps, RecursionError) as error:
-            if self.reached and self.cut_off is None:
-                time_or_steps = PROGRAM_STEPS if self.steps_left < 0 else cpu_budget()
-                self.cut_off = SYNTAX_DEPTH if isinstance(error, RecursionError) else time_or_steps
-            self.journal.branches.clear()
+        except OverBudget as error:
+            self.cut_off = error.budget
+        except RecursionError:
+            self.cut_off = SYNTAX_DEPTH
         self.depth, self.position = depth, position
+        self.whole()
+
+    def whole(self) -> Interpreter:
+        """Itself. Raises OverBudget if a budget ended the evaluation: for who keeps one to use it again."""
+        if self.cut_off is not None:
+            raise OverBudget(self.cut_off)
+        return self
 
     def run_unreached(self, entry: ModuleValue) -> None:
         """Interpret functions that nothing called, with unknown parameters, so that their calls are recorded too."""
-        self.reached, self.steps_left = False, min(STEPS_UNREACHED, max(self.steps_left, STEPS_UNREACHED // 4))
+        self.reached, self.steps_left = False, max(self.steps_left, STEPS_UNREACHED)
         for module in [entry, *(m for m in self.modules.values() if m is not entry and m.state == "done")]:
             for function in functions_of(module, self, module is entry):
-                if id(function.node) not in self.interpreted and self.steps_left > 0:
+                if id(function.node) not in self.interpreted:
                     self.guarded(lambda function=function: self.call(function, ()))  # type: ignore[misc]
 
 

@@ -26,7 +26,7 @@ from preflight.python.objects import (
 )
 from preflight.python.position import Flow
 from preflight.python.steps import rehearse
-from preflight.vocabulary.budgets import PROGRAM_DEPTH
+from preflight.vocabulary.budgets import PROGRAM_DEPTH, OverBudget
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, unknown
 
 UNROLL = 64
@@ -77,8 +77,10 @@ def _note_exit(ev: Evaluator, kind: Flow, condition: Expr) -> None:
 def _execute(ev: Evaluator, node: ast.stmt, frame: Frame) -> Flow:
     ev.step()
     handler = _HANDLERS.get(type(node))
-    if handler is None or ev.depth > PROGRAM_DEPTH:
+    if handler is None:
         return "next"
+    if ev.depth > PROGRAM_DEPTH:
+        raise OverBudget(PROGRAM_DEPTH)
     ev.depth += 1
     flow = handler(ev, node, frame)
     ev.depth -= 1

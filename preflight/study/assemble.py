@@ -40,7 +40,7 @@ def assemble(chain: Chain, project: Project, overrides: Mapping[str, Value]) -> 
         program=leaf.path if leaf.path.endswith((".py", ".ipynb")) else None,
         readings=tuple(readings),
         links=tuple(step.link for step in chain if step.link is not None),
-        unread=leaf.unread,
+        unread=next((one.unread for one in chain[-1].readings if one.unread is not None), None),
     )
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from preflight.dialects import Dialect, load, only_evaluates, recognise, started
 from preflight.study.scope import Scope
 from preflight.vocabulary.argv import behind_unread_words, bind, unread_words
-from preflight.vocabulary.budgets import LAUNCHED, OutOfTime, ReadingTime
+from preflight.vocabulary.budgets import LAUNCHED, OverBudget, ReadingTime
 from preflight.vocabulary.errors import too_much
 from preflight.vocabulary.extensions import ExtensionError
 from preflight.vocabulary.progress import QUIET, Progress, TimeOver
@@ -121,8 +121,8 @@ class Follower:
         if dialect is None and call is not None and self._only_unrecognised(path):
             dialect = self._started(path, call)
         if dialect is not None:
-            read, project = dialect.read, self._seen_by(call)
-            reading = self._tried(path, lambda source: read(source, call, project))
+            known, project = dialect, self._seen_by(call)
+            reading = self._tried(path, lambda source: read_within(known, source, call, project))
             if reading is not None and call is not None:
                 reading = relocated(reading, call.launch.written, call.caller)
         if call is None:
@@ -139,7 +139,7 @@ class Follower:
 
         def read(source: Source) -> Reading | None:
             dialect = recognise(source, project)
-            return None if dialect is None else dialect.read(source, call, project)
+            return None if dialect is None else read_within(dialect, source, call, project)
 
         found = self._tried(path, read, project)
         return None if found is None else relocated(found, call.launch.written, call.caller)
@@ -157,13 +157,12 @@ class Follower:
 
     def _command(self, path: str, call: Call) -> Reading:
         """The reading of a command in a script that starts no file of the project."""
-        reading = load("commands").read(self.project.source(path), call, self._seen_by(call))
+        reading = read_within(load("commands"), self.project.source(path), call, self._seen_by(call))
         return relocated(reading, call.launch.written, call.caller)
 
     def _job(self, path: str, call: Call) -> Reading | None:
         """The reading of a job whose script stands in a file: `sbatch --wrap "..."`."""
-        read = load("slurm").read
-        return self._tried(path, lambda source: read(source, call, self.project))
+        return self._tried(path, lambda source: read_within(load("slurm"), source, call, self.project))
 
     def _only_unrecognised(self, path: str) -> bool:
         return path in self.skipped and self.skipped[path].kind == "unrecognised"
@@ -273,6 +272,14 @@ class Follower:
             if name and project.exists(name):
                 return PurePosixPath(name).as_posix()
         return None
+
+
+def read_within(dialect: Dialect, source: Source, call: Call | None, project: Project) -> Reading:
+    """The reading of a file by its dialect: an unread one where a budget ended it. Raises DocumentError."""
+    try:
+        return dialect.read(source, call, project)
+    except OverBudget as error:
+        return Reading.over(error.budget, source.path, dialect.NAME)
 
 
 def relocated(reading: Reading, written: Mapping[str, Written], script: str) -> Reading:
@@ -397,7 +404,11 @@ def _malformed(path: str, error: DocumentError) -> Skipped:
 
 def crashed(path: str, error: Exception) -> Skipped:
     """A file that a reader failed on, by an error of ours or because it is too large for Python or for the budget."""
-    if why := f"is {error.budget.over}" if isinstance(error, OutOfTime) else too_much(error):
+    if isinstance(error, OverBudget):  # whether it is of a format was not found out
+        words = f"it is {error.budget.over}"
+        problem = Problem("invalid-config", f"not read: {words}", Origin(path, Span(0, 0)), "info")
+        return Skipped(path, "malformed", words, (problem,))
+    if why := too_much(error):
         problem = Problem("invalid-config", f"{path} {why}", Origin(path, Span(0, 0)))
         return Skipped(path, "malformed", f"it {why}", (problem,))
     return Skipped(path, "crashed", f"internal error while reading it: {type(error).__name__}: {error}")

@@ -9,6 +9,10 @@ from preflight.vocabulary.reading import FALSE, SWITCHES, TRUE, Parameter, Word,
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, evaluate, names, unknown
 
 _ARGV = ("argparse", "click", "dataclass")
+ALL_ARGUMENTS = Unknown("they are given when the script is started", Cause.not_set)
+"""`"$@"` of a script that nobody is seen to start: any number of words."""
+_SEVERAL = (Cause.file_not_found, Cause.not_read)
+"""Why the output of a command is not known: a line of a file, as a rule."""
 _SWEPT = "wandb"
 """The kind of a parameter that no command line sets."""
 
@@ -48,11 +52,12 @@ def bind(parameters: Sequence[Parameter], words: Sequence[Word]) -> BoundArgumen
             key = item.prefix.rstrip("=")
             if key in keyed and item.value is not None:
                 values[key] = convert(item.value, keyed[key].type, keyed=True)
-            elif not item.prefix and item.value is not None and positionals:
+            elif not item.prefix and item.value is not None and positionals and not _may_be_several(item.value):
                 at = _positional(positionals, queue, at, values)
             else:
                 if may_be_options(item, left[-1] if left and at > 1 and left[-1] is queue[at - 2] else None):
                     values, unread = {}, item
+                    positionals = []
                 left.append(item)
             continue
         found = _option(item, flags)
@@ -81,6 +86,14 @@ def may_be_options(item: Word, before: Word | None, switches: Container[str] = (
     if isinstance(item.value, Const) and isinstance(item.value.value, str):
         return item.value.value.startswith("@") and len(item.value.value) > 1
     return isinstance(evaluate(item.value), Unknown) and (_has_unknown(item.value) or not any(names(item.value)))
+
+
+def _may_be_several(value: Expr) -> bool:
+    """Whether an unknown word may be more than the one that a positional argument takes: `"$@"`, `$(cat options.txt)`,
+    but not `$DATA` or `$(pwd)/data`."""
+    found = evaluate(value)
+    alone = not (isinstance(value, Op) and value.operator == "concat")
+    return alone and isinstance(found, Unknown) and (found == ALL_ARGUMENTS or found.cause in _SEVERAL)
 
 
 def _has_unknown(expr: Expr) -> bool:

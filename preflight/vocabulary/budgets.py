@@ -23,7 +23,7 @@ from preflight.vocabulary.progress import QUIET, Progress
 __all__ = [
     "FILE_BYTES",
     "Budget",
-    "OutOfTime",
+    "OverBudget",
     "ProofTime",
     "ReadingTime",
     "TraceTime",
@@ -37,29 +37,34 @@ class Budget(int):
     """The most of something that is read or followed; `of` says in words what is counted."""
 
     of: str
+    said: str
+    """The number as it is shown: seconds may have a fraction."""
 
-    def __new__(cls, most: int, of: str) -> Budget:
+    def __new__(cls, most: float, of: str) -> Budget:
         made = super().__new__(cls, most)
-        made.of = of
+        made.of, made.said = of, f"{most:,}"
         return made
 
     @property
     def over(self) -> str:
         """Why a value is unknown, or a file is refused, that needs more: words that follow "it is"."""
-        return f"over the budget of {self:,d} {self.of}"
+        return f"over the budget of {self.said} {self.of}"
 
 
 # --- CPU time --------------------------------------------------------------------------------------------------------
 
 CPU_SECONDS = Budget(10, "seconds of CPU time for a file")
-"""What the budgets of steps leave over. The slowest public file that was found takes two seconds."""
+"""What the budgets of steps leave over, at most: see SHARE_OF_A_FILE. The slowest public file takes five seconds."""
 
 _end: ContextVar[tuple[float, Budget] | None] = ContextVar("when the CPU time of a file ends, and why", default=None)
 _run: ContextVar[Progress] = ContextVar("the run whose file is read", default=QUIET)
 
 
-class OutOfTime(Exception):
-    """The current file has used its CPU time. Caught where its reading was started: what it says is unknown."""
+class OverBudget(Exception):
+    """A budget ended the reading of a file: what comes behind may set anything, so what came before is no answer.
+
+    Caught where the reading was started: the file is unread, with the budget as the cause.
+    """
 
     def __init__(self, budget: Budget) -> None:
         super().__init__(f"it is {budget.over}")
@@ -91,7 +96,7 @@ class ReadingTime:
         self._since = start if self._since is None else self._since
         left = READING_SECONDS - self._used - (start - self._since)
         most = min(CPU_SECONDS, max(left / SHARE_OF_A_FILE, LEAST_SECONDS))
-        reset = _end.set((start + most, CPU_SECONDS if 2 * left > READING_SECONDS else READING_SECONDS))
+        reset = _end.set((start + most, Budget(round(most, 1), CPU_SECONDS.of)))
         run = _run.set(self._progress)
         try:
             yield
@@ -115,16 +120,16 @@ def cpu_is_over() -> bool:
 
 
 def cpu_budget() -> Budget:
-    """The budget of CPU time that the current file has."""
+    """The CPU time that the current file may use."""
     end = _end.get()
     return CPU_SECONDS if end is None else end[1]
 
 
 def keep_time() -> None:
-    """For what is read of the calls of a program, which has no steps: raises OutOfTime, or TimeOver."""
+    """For what is read of the calls of a program, which has no steps: raises OverBudget, or TimeOver."""
     end = _end.get()
     if end is not None and cpu_is_over():
-        raise OutOfTime(end[1])
+        raise OverBudget(end[1])
 
 
 PROOFS = Budget(64, "proofs of fixes for a file")
@@ -224,6 +229,8 @@ FIELD_NODES = Budget(5_000, "parts of the value of a Job field")
 """Each call that sets a field under a condition adds the values before it, in two places where both may hold."""
 PROGRAM_DEPTH = Budget(150, "nested statements, expressions and calls")
 """Each takes some 5 frames of the 1,000 that Python allows."""
+NESTED_CALLS = Budget(40, "functions that call each other")
+"""A function that calls itself is followed twice. Training programs have some ten calls inside each other."""
 PROGRAM_MODULES = Budget(80, "modules of a program")
 """Only what a program imports directly says how it trains; large projects import all of themselves."""
 LOADED_NODES = Budget(20_000, "values of a file that a program loads")

@@ -391,6 +391,11 @@ class Reading:
     started: tuple[StartedProgram, ...] = ()
     """Every program of a script that may take memory in its job, in their order."""
 
+    @classmethod
+    def over(cls, budget: Budget, path: str, dialect: str) -> Reading:
+        """The reading of a file that a budget ended: what it says is unknown, since what was not read may set it."""
+        return cls(path, dialect, unread=Unread.beyond(budget, Origin(path, Span(0, 0)), whole=True))
+
 
 TRUE, FALSE = frozenset({"1", "true", "t", "yes", "y", "on"}), frozenset({"0", "false", "f", "no", "n", "off"})
 """Texts that HfArgumentParser's `string_to_bool` and click's BOOL accept (click adds on and off)."""

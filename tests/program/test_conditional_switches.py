@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from programs_as_text import is_unknown, read_program, values
 
+from preflight.vocabulary.values import Cause, Unknown
+
 PROGRAM = """\
 import argparse
 import os
@@ -39,6 +41,27 @@ def test_a_flag_decides_the_type_of_the_weights(line: str, tmp_path: Path) -> No
     reading = read_program(PROGRAM.replace("{line}", line), tmp_path)
     assert values(reading).get("train.weights_dtype") in (None, "fp32")
     assert values(reading, {"small": True})["train.weights_dtype"] == "fp16"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model = model.double()",
+        "model.to(torch.float64)",
+        "torch.set_default_dtype(torch.double)",
+        "torch.set_default_tensor_type(torch.DoubleTensor)",
+    ],
+)
+def test_weights_in_fp64_are_not_those_in_fp32(line: str, tmp_path: Path) -> None:
+    reading = read_program(PROGRAM.replace("{line}", line), tmp_path)
+    why = values(reading)["train.precision"]
+    assert isinstance(why, Unknown)
+    assert why.cause is Cause.not_modelled
+
+
+@pytest.mark.parametrize("line", ["x = torch.zeros(3).double()", 'torch.set_default_tensor_type("torch.FloatTensor")'])
+def test_other_tensors_and_fp32_change_no_weights(line: str, tmp_path: Path) -> None:
+    assert "train.weights_dtype" not in values(read_program(PROGRAM.replace("{line}", line), tmp_path))
 
 
 def test_a_type_that_only_a_run_decides_is_unknown(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from preflight.engine.ask import check
 from preflight.vocabulary import budgets
+from preflight.vocabulary.budgets import PROGRAM_DEPTH, PROGRAM_STEPS, Budget
 from preflight.vocabulary.findings import Severity
 from preflight.vocabulary.outcome import Outcome
 
@@ -131,13 +132,21 @@ def test_twice_the_length_is_no_square_of_the_work(tmp_path: Path, written: Call
     assert not [one for _, one in outcome.findings() if one.rule == "internal-error"]
 
 
-def test_functions_that_call_each_other_end_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "CPU_SECONDS", budgets.Budget(1, "seconds of CPU time for a file"))
-    (tmp_path / "train.py").write_text(functions_that_call_each_other(200))
+@pytest.mark.parametrize(("length", "budget"), [(200, PROGRAM_DEPTH), (15, PROGRAM_STEPS)])
+def test_functions_that_call_each_other_end_alike_on_every_machine(tmp_path: Path, length: int, budget: Budget) -> None:
+    (tmp_path / "train.py").write_text(functions_that_call_each_other(length))
     outcome = check([tmp_path], cwd=tmp_path)
-    said = [one.message for _, one in outcome.findings()]
-    assert list(outcome.studies())
-    assert any("over the budget of 1 seconds of CPU time" in one for one in said)
+    said = f"it is {budget.over}: the program is not judged"
+    assert [(one.severity, one.message) for _, one in outcome.findings()] == [(Severity.info, said)]
+    assert [result.unjudged is not None for _, result in outcome.studies()] == [True]
+
+
+def test_a_file_that_takes_too_long_says_how_long_it_could(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of what the files of a check may take together, which is less than the most for one file."""
+    monkeypatch.setattr(budgets, "READING_SECONDS", Budget(2, budgets.READING_SECONDS.of))
+    (tmp_path / "train.py").write_text(functions_that_call_each_other(15))
+    said = "it is over the budget of 0.5 seconds of CPU time for a file: the program is not judged"
+    assert said in [one.message for _, one in check([tmp_path], cwd=tmp_path).findings()]
 
 
 def test_a_program_that_is_cut_off_by_steps_is_not_judged(tmp_path: Path) -> None:

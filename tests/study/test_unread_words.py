@@ -87,6 +87,30 @@ def test_an_option_that_they_cannot_set_is_known(script: str, tmp_path: Path) ->
     assert fields(tmp_path, script)["train.batch_size"] == 8
 
 
+POSITIONAL = PROGRAM.replace("args = parser", 'parser.add_argument("data")\nargs = parser')
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('python train.py --batch_size 8 "$@"', None),
+        ("python train.py --batch_size 8 $*", None),
+        ('python train.py "${@:2}"', None),
+        ('ARGS="$@"\npython train.py --batch_size 8 $ARGS', None),
+        ("LINE=$(sed -n 3p params.txt)\npython train.py $LINE", None),
+        ("python train.py $(cat options.txt)", None),
+        ('python train.py "$@" --batch_size 8', 8),
+        ('python train.py --batch_size 8 "$1"', 8),
+        ("python train.py $DATA --batch_size 8", 8),
+        ("python train.py $(pwd)/data", 32),
+    ],
+)
+def test_a_positional_argument_takes_one_word(line: str, expected: int | None, tmp_path: Path) -> None:
+    """`"$@"` may hold it and any option: it is not the value of the argument alone."""
+    found = fields(tmp_path, f"{line}\n", **{"train.py": POSITIONAL})["train.batch_size"]
+    assert isinstance(found, Unknown) if expected is None else found == expected
+
+
 def test_options_under_a_condition_are_unknown_by_name(tmp_path: Path) -> None:
     found = fields(tmp_path, 'if [ -n "$X" ]; then A="--batch_size 64"; fi\npython train.py $A --workers 1\n')
     assert isinstance(found["train.batch_size"], Unknown)

@@ -148,7 +148,7 @@ class _Objects:
         self.project = project
 
     def calls(self) -> list[CallRecord]:
-        """The calls that the objects make, also in hooks that a framework would call."""
+        """The calls that the objects make, also in hooks that a framework would call. Raises OverBudget."""
         from preflight.python.objects import Instance
 
         ev = self.evaluator
@@ -167,7 +167,7 @@ class _Objects:
 
         ev = self.evaluator
         for function in functions_of(module, ev, False):
-            if id(function.node) not in ev.interpreted and ev.steps_left > 0:
+            if id(function.node) not in ev.interpreted:
                 ev.guarded(lambda: ev.call(function, ()))  # noqa: B023  # called before it changes
 
     def _made(self, node: str, depth: int) -> Abstract | None:

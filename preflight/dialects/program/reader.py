@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from preflight.dialects.program.find import only_evaluates, recognises, trains_when_started
 from preflight.program.hydra_main import hydra_mains, resolved
 from preflight.program.precision import unread_autocast
-from preflight.vocabulary.budgets import PROGRAM_ROUNDS, OutOfTime
+from preflight.vocabulary.budgets import PROGRAM_ROUNDS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Unread, Word
+from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.vocabulary.text import DocumentError, Source
-from preflight.vocabulary.values import Axis, Const, Expr, Origin, Span, Unknown
+from preflight.vocabulary.values import Axis, Const, Expr, Unknown
 
 if TYPE_CHECKING:
     from preflight.documents.python import PythonDocument
@@ -55,19 +55,10 @@ def _parsed(source: Source) -> PythonDocument | DocumentError:
 
 
 def read(source: Source, call: Call | None, project: Project) -> Reading:
-    """The reading of a program, as far as its text shows. Raises DocumentError if it is not Python."""
+    """The reading of a program, as far as its text shows. Raises DocumentError if it is not Python, and OverBudget."""
     parsed = project.remembered.get(_PARSED, lambda: _parsed(source), source.path)
     if isinstance(parsed, DocumentError):
         raise parsed.with_traceback(None)
-    try:
-        return _read(source, call, project)
-    except OutOfTime as error:  # what was not read of it may set anything
-        return Reading(
-            source.path, NAME, unread=Unread.beyond(error.budget, Origin(source.path, Span(0, 0)), whole=True)
-        )
-
-
-def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.dialects.program.sweep import sweep_of
     from preflight.frameworks.calls import read_calls, trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus
@@ -75,8 +66,6 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
     from preflight.program.versions import bounds, imported, of_another_framework, pinned
 
     evaluator = _evaluated(source, call, project)
-    if evaluator.cut_off is not None:
-        raise OutOfTime(evaluator.cut_off)
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
     between = bounds(source.path, project)
@@ -194,17 +183,17 @@ def _names_data(value: Expr | None) -> bool:
 
 def _known(source: Source, start: ProgramStart, project: Project, assume: Mapping[str, Expr]) -> Interpreter:
     """The program evaluated once for all launches that give it the same of what it asks for, and for all texts of files
-    that it does not read: a fix of another file does not change it."""
+    that it does not read: a fix of another file does not change it. Raises OverBudget."""
     from preflight.python.interpreter import Interpreter
 
     kept = (one for known in project.remembered.all(_EVALUATED, source.path) for one in known)
     found = next((one for one in kept if one.same_with(start, assume, project)), None)
     if found is None:
         found = Interpreter(project, start=start, assume=assume)
-        found.run(source.path)
         known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
         known[:] = [*known[-(EVALUATIONS_KEPT - 1) :], found]
-    return found
+        found.run(source.path)
+    return found.whole()
 
 
 def _hooks(source: Source, call: Call | None, project: Project) -> dict[str, Hook]:

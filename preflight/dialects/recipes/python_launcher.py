@@ -18,6 +18,7 @@ from preflight.python.interpreter import Interpreter
 from preflight.python.objects import CallRecord, Container, External, to_expr
 from preflight.python.subprocesses import STARTERS
 from preflight.vocabulary.argv import bind
+from preflight.vocabulary.budgets import OverBudget
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Reading
@@ -46,7 +47,7 @@ _TESTS = re.compile(r"(^|/)(tests?|testing)/|(^|/)(test_[^/]*|[^/]*_test|conftes
 
 
 def recognises(source: Source, project: Project) -> bool:
-    """Whether a script starts a program of the project."""
+    """Whether a script starts a program of the project, or may start one beyond a budget."""
     if not (_STARTS.search(source.text) and _PROGRAMS.search(source.text)) or _TESTS.search(source.path):
         return False
     return starts(lambda: read(source, None, project), project)
@@ -61,7 +62,10 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
 
 def _read(source: Source, call: Call | None, project: Project) -> Reading:
     interpreter = Interpreter(project)
-    interpreter.run(source.path)
+    try:
+        interpreter.run(source.path)
+    except OverBudget as error:  # kept: a script is read to recognise it, and then again
+        return Reading.over(error.budget, source.path, NAME)
     parameters = tuple(interpreter.parameters.values())
     given: dict[str, Expr] = {one.name: one.default for one in parameters}
     if call is not None:

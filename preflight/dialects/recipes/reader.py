@@ -60,12 +60,15 @@ def reading(
 
 
 def starts(read: Callable[[], Reading], project: Project) -> bool:
-    """Whether a file of recipes can be read, and starts a program of the project or a script."""
+    """Whether a file of recipes can be read, and starts a program of the project or a script, or may start one beyond a
+    budget."""
     try:
-        links = read().links
+        found = read()
     except DocumentError:
         return False
-    return any(link.kind in ("script", "job") or starts_program(link, project) for link in links)
+    return found.unread is not None or any(
+        link.kind in ("script", "job") or starts_program(link, project) for link in found.links
+    )
 
 
 def _plain(part: object) -> str:

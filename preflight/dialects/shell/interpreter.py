@@ -26,6 +26,7 @@ from preflight.dialects.shell.values import (
     items,
     joined,
     literal_word,
+    not_set,
     of_value,
     operands_of,
     perhaps_longer,
@@ -387,7 +388,7 @@ class Shell:
 
     def _open(self, expr: Expr) -> Expr:
         if isinstance(expr, Ref) and expr.name not in self.axes:
-            return unknown(f"{expr.name} is not set in the script", expr.origin, Cause.not_set)
+            return not_set(expr)
         if isinstance(expr, Op):
             return Op(expr.operator, tuple(self._open(operand) for operand in expr.operands), expr.origin)
         return expr

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
 from preflight.documents.shell_reader import ShellCommand
+from preflight.vocabulary.argv import ALL_ARGUMENTS
 from preflight.vocabulary.budgets import LOOP_ROUNDS, WORD_CHARACTERS
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.text import Source
@@ -94,9 +95,16 @@ def items(value: Expr, origin: Origin, script: Source) -> Iterator[Word]:
             yield of_value(inner, inner.origin or place)
 
 
+def not_set(variable: Ref) -> Const:
+    """The value of a variable that the script does not set."""
+    if variable.name in ("@", "*"):
+        return Const(ALL_ARGUMENTS, variable.origin)
+    return unknown(f"{variable.name} is not set in the script", variable.origin, Cause.not_set)
+
+
 def given_at_start(origin: Origin) -> Word:
     """`"$@"` of a script that nobody is seen to start."""
-    return Word("", unknown("they are given when the script is started", origin, Cause.not_set), origin)
+    return Word("", Const(ALL_ARGUMENTS, origin), origin)
 
 
 def hands_all_on(command: ShellCommand) -> bool:
