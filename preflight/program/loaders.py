@@ -17,7 +17,7 @@ from preflight.python.objects import CallRecord, ClassValue, Instance, alternati
 from preflight.python.steps import step_of
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Problem, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Scalar, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, unknown
 
 _LOADERS = ("DataLoader", "StatefulDataLoader", "ThreadDataLoader")
 _POSITIONS = {"batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5, "pin_memory": 7,
