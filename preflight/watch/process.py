@@ -120,7 +120,7 @@ def _watched(asked: Start, folder: Path) -> WatchedRun:
 
 
 def _started(asked: Start, folder: Path, mask: set[int | signal.Signals]) -> Popen[bytes]:
-    from subprocess import Popen
+    import subprocess
 
     program = asked.words[0]
     path = program if os.sep in program else found_program(program)
@@ -137,7 +137,7 @@ def _started(asked: Start, folder: Path, mask: set[int | signal.Signals]) -> Pop
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     try:
-        return Popen(
+        return subprocess.Popen(
             asked.words, executable=path, env=environment(folder, asked.environment), preexec_fn=begin, close_fds=False
         )
     except OSError as error:
