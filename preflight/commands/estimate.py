@@ -126,7 +126,7 @@ def command(
 def _recorded(subject: Subject, found: Estimates) -> tuple[str, ...]:
     """What recorded runs say of a job that has no estimate for a GPU; the estimate for one says it itself."""
     own = found.device.recorded if found.device is not None else ()
-    said = subject.estimator.said(subject.job, found.device) if subject.result is None else ()
+    said = subject.estimator.said(subject.job, found.device)
     return tuple(one for one in said if one not in own)
 
 

@@ -120,6 +120,14 @@ def test_a_check_says_it_where_no_gpu_is_named(project: Write) -> None:
     assert notes[1][0].startswith("ran before: peak 3 GiB (reserved) on A100 (1 run")
 
 
+def test_an_estimate_of_a_file_says_it(project: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = project({"train.py": SCRIPT})
+    [study] = check(*setup(batches(["train.py"], folder, False)[0], CheckOptions(), folder)).studies
+    rank = WatchedRank(0, machine=WatchedMachine("A100", 80 * GIB), peaks={"backward": {"reserved": 3 * GIB}})
+    add(kept_run(WatchedRun(0, 1.0, (rank,)), study.space.worst.job, None))
+    assert preflight(capsys, "estimate", "train.py").out.count("ran before: peak") == 1
+
+
 @pytest.mark.parametrize("more", [(), ("--output-format", "json")])
 def test_an_estimate_says_it_where_no_gpu_is_named(more: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     values = [word for name, value in JOB.items() if name != "model.name" for word in ("--set", f"{name}={value}")]
