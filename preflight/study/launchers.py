@@ -145,7 +145,7 @@ class Launchers:
 
     def _below(self, folder: str) -> Index:
         if folder not in self._words:
-            self._words[folder] = self._index(path for path in self._in(folder) if path not in self._known)
+            self._words[folder] = self._index(self._in(folder, self._known))
         return self._words[folder]
 
     @cached_property
@@ -179,14 +179,14 @@ class Launchers:
                 index.setdefault(word, []).append(path)
         return index
 
-    def _in(self, directory: str) -> Iterator[str]:
-        names = [name for name in self.project.listdir(directory) if _may_launch(name)]
-        if len(names) > LAUNCHER_FILES:
+    def _in(self, directory: str, without: frozenset[str] = frozenset()) -> Iterator[str]:
+        """The files of a directory that may launch others. Those of `without` are searched elsewhere."""
+        start = f"{directory}/" if directory else ""
+        paths = [start + name for name in self.project.listdir(directory) if _may_launch(name)]
+        paths = [path for path in paths if path not in without]
+        if len(paths) > LAUNCHER_FILES:
             self._cut = LAUNCHER_FILES
-        for name in names[:LAUNCHER_FILES]:
-            path = f"{directory}/{name}" if directory else name
-            if self.project.exists(path):
-                yield path
+        yield from (path for path in paths[:LAUNCHER_FILES] if self.project.exists(path))
 
     def _roots_of_settings(self) -> Iterable[str]:
         """Files that the settings' roots name."""

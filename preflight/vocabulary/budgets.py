@@ -308,8 +308,8 @@ WALKED_FILES = Budget(100_000, "files of a walk")
 """A walk that finds more was started in the wrong place."""
 IGNORED_DIRECTIVES = Budget(100, "lines of a script that look like directives and have no effect")
 """People write a few. A script that was joined from many others has thousands, each with a fix to be proved."""
-LAUNCHER_FILES = Budget(400, "files of a folder that are searched for what starts another")
-"""Folders of generated scripts have thousands of equal ones."""
+LAUNCHER_FILES = Budget(2_000, "files of a folder that are searched for what starts another")
+"""Beside those that are checked, which are searched in any case. Folders of generated scripts have thousands."""
 LAUNCHER_CHARACTERS = Budget(200_000, "characters that are searched for names")
 """Files that launch programs are small."""
 RECIPES = Budget(5_000, "recipes of one file")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from preflight.dialects.shell.made_files import MadeFiles, name_of, written_by
-from preflight.dialects.shell.outputs import Outputs, indices_of, one_list, plain_name, selected, words_at
+from preflight.dialects.shell.outputs import MAX_INDICES, Outputs, indices_of, one_list, plain_name, selected, words_at
 from preflight.dialects.shell.repeated import DETACHED
 from preflight.dialects.shell.values import (
     BUILT_IN,
@@ -426,9 +426,9 @@ class Shell:
         return axis if axis and not more and self._values_of(expr, axis) else None
 
     def _values_of(self, expr: Expr, axis: str) -> list[int]:
-        possible = indices_of(expr, axis)
         stated = self.outputs.indices.get(axis)
-        return sorted(one for one in possible or () if stated is None or one in stated)
+        among = [one for one in range(MAX_INDICES) if stated is None or one in stated]
+        return sorted(indices_of(expr, axis, among) or ())
 
     def _by_index(self, words: list[Word], axis: str, splits: bool) -> list[Word] | None:
         """Words whose values an axis chooses, for all its values at once; None if their number or options differ."""

@@ -7,7 +7,7 @@ has the value of each index, with its place in the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -306,26 +306,26 @@ def element(container: Expr, index: Expr) -> Expr | None:
     return None
 
 
-def indices_of(expr: Expr, name: str) -> set[int] | None:
-    """The indices for which every element that an index chooses exists; None if it chooses none."""
+def indices_of(expr: Expr, name: str, among: Collection[int] = range(MAX_INDICES)) -> set[int] | None:
+    """The indices, of those `among`, for which every element that an index chooses exists; None if it chooses none."""
     if not isinstance(expr, Op):
         return None
     found: set[int] | None = None
     for operand in expr.operands:
-        inner = indices_of(operand, name)
+        inner = indices_of(operand, name, among)
         found = inner if found is None else found if inner is None else found & inner
     if expr.operator == "get" and len(expr.operands) == 2 and name in set(names(expr.operands[1])):
-        own = _indices_of_element(expr, name)
+        own = _indices_of_element(expr, name, among)
         found = own if found is None else found & own
     return found
 
 
-def _indices_of_element(expr: Op, name: str) -> set[int]:
+def _indices_of_element(expr: Op, name: str, among: Collection[int]) -> set[int]:
     """The indices for which one choice of an element gives one."""
     container, index = expr.operands
     if isinstance(index, Ref) and isinstance(container, Op) and container.operator == "tuple":
-        return set(range(min(len(container.operands), MAX_INDICES)))  # the usual choice, which needs no evaluation
-    return {one for one in range(MAX_INDICES) if _non_negative(expr, name, one)}
+        return {one for one in among if one < len(container.operands)}  # the usual choice, which needs no evaluation
+    return {one for one in among if _non_negative(expr, name, one)}
 
 
 def _non_negative(expr: Op, name: str, one: int) -> bool:
