@@ -207,7 +207,7 @@ def test_a_search_that_a_budget_ends_leaves_defaults_assumed(
 ) -> None:
     """What starts the program may be in the part that was not searched."""
     if cut:
-        monkeypatch.setattr(launchers, f"LAUNCHER_{cut.upper()}", Budget(2, "parts of a test"))
+        monkeypatch.setattr(launchers, f"LAUNCHER_{cut.upper()}", Budget(1, "parts of a test"))
     files = {"train.py": LOOP, "a.sh": "echo", "b.sh": "echo"}
     held = standing(project(files), "train.py", "train.tf32")
     assert held is (Standing.assumed if cut else Standing.default)
