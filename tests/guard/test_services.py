@@ -163,16 +163,20 @@ print(sorted(kept), {type(one).__name__ for one in kept.values()})
 """
 
 
-def test_functions_of_a_wandb_agent(tmp_path: Path) -> None:
-    pytest.importorskip("wandb")
-    (tmp_path / "agent.py").write_text(AGENT)
-    environment = {**os.environ, "WANDB_DIR": str(tmp_path), "WANDB_MODE": "offline"}
+def lines_of(program: str, folder: Path) -> list[str]:
+    """What a program prints that uses W&B offline."""
+    environment = {**os.environ, "WANDB_DIR": str(folder), "WANDB_MODE": "offline"}
     done = subprocess.run(
-        [sys.executable, "agent.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS,
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, timeout=HANGS,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [*(f"{number} 0 True" for number in range(4)), "[0, 2] {'RuntimeError'}"]
+    return done.stdout.splitlines()
+
+
+def test_functions_of_a_wandb_agent(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    assert lines_of(AGENT, tmp_path) == [*(f"{number} 0 True" for number in range(4)), "[0, 2] {'RuntimeError'}"]
 
 
 STUDY = """
@@ -207,14 +211,7 @@ def test_runs_of_wandb_beside_trials(tmp_path: Path) -> None:
     """The trial's own run ends with it, as failed; one that was there before is the program's."""
     pytest.importorskip("wandb")
     pytest.importorskip("optuna")
-    (tmp_path / "study.py").write_text(STUDY)
-    environment = {**os.environ, "WANDB_DIR": str(tmp_path), "WANDB_MODE": "offline"}
-    done = subprocess.run(
-        [sys.executable, "study.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["['COMPLETE', 'PRUNED'] True"] * 2
+    assert lines_of(STUDY, tmp_path) == ["['COMPLETE', 'PRUNED'] True"] * 2
     statuses = sorted((path.stem, status) for path, status in offline_runs(tmp_path, 3).items())
     assert statuses in (
         [("run-outer", 0), ("run-trial0", 0), ("run-trial1", 1)],
