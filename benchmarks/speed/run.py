@@ -179,7 +179,7 @@ def page(found: list[Timed], runs: int) -> str:
     )
     return f"""# Speed
 
-Whole processes, Python's start included: {runs} runs of each, in turns, after one to warm up, on a machine that may
+Whole processes, Python's start included: runs of each: {runs}, in turns, after one to warm up, on a machine that may
 have had other work ({system}). What counts is the time of the processor, the least of the runs. Written by
 `python benchmarks/speed/run.py`; the peers come with the extra `bench`.
 
