@@ -382,6 +382,8 @@ def never(house: House) -> Iterator[str]:
             where = f"{path}:{one.line}"
             if one.target.split(".")[0] == RULES and path.startswith(f"{PACKAGE}/"):
                 yield f"{where} imports a rule ({one.target})"
+            if _within(one.target, "dataclasses") and rooms[path] not in house.plan.stand_alone:
+                yield f"{where} imports dataclasses: a record is a msgspec.Struct, whose class is made at once"
             if one.file is None or rooms[one.file] == rooms[path]:
                 continue
             if rooms[path] in house.plan.stand_alone:

@@ -12,11 +12,11 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from law_files import write
+from msgspec.structs import replace
 
 from preflight.memory.device.families import FAMILIES, GROUPED, Family
 from preflight.memory.device.fit.batch_one import make_law

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from preflight.space.jobs import JobMaker
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval, LargestAllocation

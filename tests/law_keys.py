@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.law.adapters import Adapters

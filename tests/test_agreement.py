@@ -7,11 +7,11 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from folders import Write
+from msgspec.structs import replace
 from thorough import sample
 
 from preflight.engine import registry

@@ -12,8 +12,9 @@ import math
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import median
+
+from msgspec.structs import replace
 
 from benchmarks.accuracy.report import percent, table
 from benchmarks.accuracy.score import quantile

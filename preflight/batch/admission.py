@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.engine.score.columns import Row
 
@@ -32,16 +33,14 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
-@dataclass(frozen=True)
-class Opinion:
+class Opinion(Struct, frozen=True):
     """What is to be said of a Job; "": nothing."""
 
     words: str
     exceeds: bool = False
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What a review asks: its version and uid, and the different Jobs that its object is annotated with. `whole`:
     whether all of the object was looked at."""
 

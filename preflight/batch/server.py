@@ -6,15 +6,14 @@ uvicorn lets a connection stay open that never sends a whole head. A few hundred
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
+from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """`connections`: open ones; a further one is answered with 503. `idle` and `head`: seconds that a connection stays
     open without a request, and until the head of one is there. `largest_head`: bytes of its line and headers."""
 

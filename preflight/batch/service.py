@@ -12,10 +12,10 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from msgspec import Struct, field
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -40,8 +40,7 @@ class Refused(Exception):
         self.status, self.words = status, words
 
 
-@dataclass
-class Service:
+class Service(Struct):
     """`seconds`: how long a request waits for its verdict; `waiting`: requests that wait at a time; `deny`: whether the
     admission of a job that exceeds is refused, and not only warned of."""
 

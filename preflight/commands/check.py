@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import click
+from msgspec import Struct
 
 from preflight.commands.completion import complete_files, complete_gpus, complete_rules
 from preflight.commands.options import (
@@ -227,8 +227,7 @@ def _same(report: Report) -> Report:
     return report
 
 
-@dataclass(frozen=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """What is written: nothing, a diff or the files; with unsafe fixes; comments that ignore findings, and no fixes."""
 
     how: Literal["", "diff", "write"]
@@ -267,8 +266,7 @@ def _run(
     return result.before, rounds.diff(result, cwd)
 
 
-@dataclass(frozen=True)
-class _Shown:
+class _Shown(Struct, frozen=True):
     """What is printed: the format, with the fields of each study, nothing for a hook without a reason, counts alone."""
 
     format: str

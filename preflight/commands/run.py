@@ -10,11 +10,11 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from preflight.commands.options import STATED, parse_set, set_option
 from preflight.reports import streams

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.engine.files import Batch
 from preflight.engine.user_settings import user_settings
@@ -20,8 +21,7 @@ COMMAND_LINE = "command line"
 USER = "user's settings"
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting with its value, as JSON has it, and the name of what states it."""
 
     name: str
@@ -29,8 +29,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """The options of the command line that replace or extend settings; None and empty: not given."""
 
     gpu: str | None

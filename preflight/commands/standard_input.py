@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.engine.files import Batch, batch_of
 from preflight.vocabulary.errors import UsageError
@@ -15,8 +16,7 @@ from preflight.vocabulary.project import BOM, MARKED, MAX_BYTES
 NAME = "--stdin-filename"
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Struct, frozen=True):
     """The text of standard input, and the file that it is checked as. That file is not read, and need not exist."""
 
     batch: Batch

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.engine.certainty import Certainty
 from preflight.engine.estimator import Estimator, refuse_unknown_model, tracing_of
@@ -37,8 +39,7 @@ FILES = (".yaml", ".yml", ".json", ".py", ".sh", ".sbatch", ".slurm")
 """Endings of files: no model is called so, and a path that was mistyped is not taken for one."""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The job, its GPU, and the function that estimates it. `held`: how each of its fields is known."""
 
     job: Job
@@ -69,8 +70,7 @@ class Subject:
         return measured_of(self.job, self.gpu) if self.estimator.calibration else ()
 
 
-@dataclass(frozen=True)
-class EstimateRequest:
+class EstimateRequest(Struct, frozen=True):
     """The options about the job on the command line."""
 
     overrides: dict[str, Value]

@@ -49,6 +49,9 @@ DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Name of a dialect and the suffixes of its files, the most specific dialect first."""
 
+MARKS: Mapping[str, str] = {"marimo": "@app.cell"}
+"""Name of a dialect -> a text that each of its files has: without it the dialect's module is not imported."""
+
 NAMES: Mapping[str, str] = {
     "makefile": "makefile",
     "gnumakefile": "makefile",
@@ -100,7 +103,7 @@ def recognise(source: Source, project: Project) -> Dialect | None:
     if suffix == "" and not source.text.startswith("#!"):
         return None
     for name, suffixes in DIALECTS:
-        if suffix in suffixes:
+        if suffix in suffixes and MARKS.get(name, "") in source.text:
             dialect = load(name)
             if dialect.recognises(source, project):
                 return dialect

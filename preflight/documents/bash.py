@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.documents.directives import Directive, Ignored, read_directives
 from preflight.documents.shell_reader import Assignment, ShellCommand, ShellReader, ShellStep, WrittenFile
@@ -34,8 +36,7 @@ def behind(one: Directive) -> Directive:
     return replace(one, span=moved(one.span, 1), name_span=moved(one.name_span, 1), value_span=value)
 
 
-@dataclass(frozen=True, eq=False)
-class BashDocument:
+class BashDocument(Struct, frozen=True, eq=False, dict=True):
     """A parsed script, or a parsed string that a shell would run. Places are always places in the file."""
 
     source: Source

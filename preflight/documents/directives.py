@@ -6,7 +6,8 @@ import re
 import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.vocabulary.values import Span, Unknown
 
@@ -54,8 +55,7 @@ PLACEHOLDER = re.compile(
 _LOOKS_LIKE = re.compile(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class Directive:
+class Directive(Struct, frozen=True):
     """One option: its long name, its value without quotes (None: no value), and their places.
 
     `value_span` includes the quotes. `known` is False for an option that sbatch does not have, so that it refuses the
@@ -74,8 +74,7 @@ class Directive:
     unread: Unknown | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """A line, or the rest of the directives, that sbatch does not read.
 
     `reason` is after-command, double-hash, space, indented, case, after-word or quote; `message` explains it. `text`
@@ -89,8 +88,7 @@ class Ignored:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
+class _Word(Struct, frozen=True):
     text: str
     places: tuple[int, ...]
     """The offset of each character of `text`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from preflight.documents.scalars import Version
 from preflight.documents.tree import FoundNode, TreeItem, TreeNode, entries
@@ -12,8 +13,7 @@ from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Origin, Route, Span, Unknown, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A problem that does not prevent reading the file.
 
     `kind`: duplicate-key (`related` is the first key), several-documents, value (an unreadable tag or scalar), key.
@@ -25,8 +25,7 @@ class Note:
     related: Span | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class TreeDocument:
+class TreeDocument(Struct, frozen=True, eq=False):
     """A parsed file. A route has the keys and indices from the top, `("parameters", "lr", "values", 2)`; a key that is
     not a string is spelled as in the text. Methods raise KeyError for a route that does not exist.
 
@@ -39,7 +38,7 @@ class TreeDocument:
     language: Literal["yaml", "json"]
     version: Version
     problems: tuple[Note, ...] = ()
-    _index: dict[int, dict[str, tuple[TreeItem, tuple[Span, ...]]]] = field(default_factory=dict, repr=False)
+    _index: dict[int, dict[str, tuple[TreeItem, tuple[Span, ...]]]] = field(default_factory=dict)
 
     def find(self, route: Route) -> FoundNode:
         """The item at a route, and how it is reached."""

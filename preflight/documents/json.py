@@ -21,7 +21,7 @@ _WORDS: dict[str, bool | float | None] = {
 }  # fmt: skip
 
 
-class JsonDocument(TreeDocument):
+class JsonDocument(TreeDocument, frozen=True):
     """A parsed JSON file; see TreeDocument for its methods."""
 
     def reparse(self, source: Source) -> JsonDocument:

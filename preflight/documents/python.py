@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from preflight.documents.layout import line_end, newline_of
 from preflight.vocabulary.budgets import PROGRAM_CHARACTERS, SYNTAX_DEPTH
@@ -16,8 +17,7 @@ from preflight.vocabulary.values import Origin, Span
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(frozen=True, eq=False)
-class PythonDocument:
+class PythonDocument(Struct, frozen=True, eq=False, dict=True):
     """A parsed Python file. Nothing in it is run."""
 
     source: Source

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from preflight.vocabulary.values import Route
 
@@ -19,8 +20,7 @@ _EXPECTED = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaError:
+class SchemaError(Struct, frozen=True):
     """`route` leads to the wrong value, or to the mapping without a required key. `key` is set for an unknown key, and
     `meant` for the known key that it looks like."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.documents.shell_tests import condition, matches
 from preflight.documents.shell_words import ShellWord, Words
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-@dataclass(frozen=True, slots=True)
-class ShellBlock:
+class ShellBlock(Struct, frozen=True):
     """A block around a command: `kind` is loop, conditional, branch, function or subshell.
 
     A conditional has a branch for each `then`, `elif`, `else` and item of a `case`, or no branches (`a && b`). It, or
@@ -41,8 +42,7 @@ LINE = "<line>"
 """The name of the line that a turn of `while read` has. No variable of a script can have it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """`name=value`. `append` for `+=`; `index` for one element of an array; `default` for `${X:=d}`.
 
     An array is `Op("tuple", ...)`. `blocks` are the blocks around it, the outermost first.
@@ -58,8 +58,7 @@ class Assignment:
     blocks: tuple[ShellBlock, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ShellCommand:
+class ShellCommand(Struct, frozen=True):
     """A simple command: its words (the first is the program), and the assignments before it (`A=1 python x.py`)."""
 
     words: tuple[ShellWord, ...]
@@ -76,8 +75,7 @@ class ShellCommand:
         return self.words[0].literal if self.words else None
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
+class WrittenFile(Struct, frozen=True):
     """A file that a redirection writes; `text` is what, if the script states it (`cat > file <<EOF`)."""
 
     target: ShellWord
@@ -135,8 +133,7 @@ def _reads_lines(node: Node) -> bool:
     return text == b"read"
 
 
-@dataclass
-class ShellReader:
+class ShellReader(Struct):
     """Walks the syntax tree once and records for every step the blocks around it."""
 
     words: Words

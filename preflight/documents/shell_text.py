@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Span, Unknown
 
 
-@dataclass(frozen=True, eq=False)
-class ShellText:
+class ShellText(Struct, frozen=True, eq=False, dict=True):
     """A text to parse. `offsets` has the place of each character in the file (None: the text is the file).
 
     `holes` are names (`PREFLIGHT_0`) in the text for values that are not constants.

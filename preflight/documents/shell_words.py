@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.documents.shell_text import ShellText
 from preflight.vocabulary.budgets import SHELL_DEPTH
@@ -27,8 +29,7 @@ _NAMES = ("variable_name", "special_variable_name", "subscript")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A part of a word: literal `text`, or the value of `expr`. `quoted`: the shell does not split or glob it."""
 
     text: str
@@ -39,8 +40,7 @@ class Piece:
     """The offset of literal text in the file; -1 if the file has other characters there (escapes)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellWord:
+class ShellWord(Struct, frozen=True):
     """One word of a command."""
 
     pieces: tuple[Piece, ...]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.values import Span, Value
 
 Kind = Literal["scalar", "list", "map"]
 
 
-@dataclass(slots=True, eq=False)
-class TreeItem:
+class TreeItem(Struct, eq=False):
     """One entry of a collection. `alias` is the place of `*name` if the value is an alias."""
 
     value: TreeNode
@@ -20,8 +20,7 @@ class TreeItem:
     alias: Span | None = None
 
 
-@dataclass(slots=True, eq=False)
-class TreeNode:
+class TreeNode(Struct, eq=False):
     """A value: `start` to `end` is its text without anchor and tag (`outer` is their start).
 
     `style`: "" plain, "'", '"', "|", ">" for scalars; "flow" or "block" for collections ("pair" for `[a: 1]`).
@@ -46,8 +45,7 @@ class TreeNode:
         return Span(self.start, self.end)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundNode:
+class FoundNode(Struct, frozen=True):
     """The item at a route, and the way to it."""
 
     item: TreeItem

@@ -23,7 +23,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, S
 _PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s*)*|(?=[,\]}])|\Z))+")
 
 
-class YamlDocument(TreeDocument):
+class YamlDocument(TreeDocument, frozen=True):
     """A parsed YAML file; see TreeDocument for its methods."""
 
     def reparse(self, source: Source) -> YamlDocument:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dryrun import facts, process, report_of_process
 from preflight.dryrun.command import StartedProgram, started_by
@@ -27,8 +29,7 @@ _NO_STEP = {
 }
 
 
-@dataclass(frozen=True)
-class DryRunResult:
+class DryRunResult(Struct, frozen=True):
     """A dry run that has an answer."""
 
     words: tuple[str, ...]

@@ -8,7 +8,9 @@ second step of both is compared, if no other moment takes more. Where no third r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dryrun.process import NoAnswer
 from preflight.dryrun.report_of_process import RunReport, recording
@@ -24,16 +26,14 @@ class NoLaw(Exception):
     """Nothing is known of other sizes; the message says why, in words that follow "no law over the batch:"."""
 
 
-@dataclass(frozen=True)
-class Tape:
+class Tape(Struct, frozen=True):
     """What is compared of a run: its allocations, and the place of each birth."""
 
     recording: Recording
     places: tuple[tuple[object, ...], ...]
 
 
-@dataclass(frozen=True)
-class FoundLaw:
+class FoundLaw(Struct, frozen=True):
     """A law, and why it does not speak of lengths, if it does not."""
 
     law: RecordedLaw

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.shell.launch import without_launchers
 from preflight.system.processes import found_program
@@ -29,8 +31,7 @@ _LONG_SHEBANG = re.compile(rb"'''exec'\s+\"?([^\"\n]+?)\"?\s+\"\$0\"")
 """How pip starts scripts whose interpreter has a long path (distlib, scripts.py)."""
 
 
-@dataclass(frozen=True)
-class StartedProgram:
+class StartedProgram(Struct, frozen=True):
     """What a command starts. `environment`: variables that its launcher sets."""
 
     interpreter: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from preflight.dryrun.command import StartedProgram
 from preflight.dryrun.report_of_process import RunReport, recording
@@ -25,8 +26,7 @@ UNEVEN = 0.02
 MOST_STEPS = 8
 
 
-@dataclass(frozen=True)
-class DryRunEstimate:
+class DryRunEstimate(Struct, frozen=True):
     """The estimate of a dry run, and how it is known."""
 
     job: Job

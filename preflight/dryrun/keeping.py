@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from preflight.dryrun.answer import DryRunResult, report_of
 from preflight.dryrun.batch_law import NoLaw

@@ -13,9 +13,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from msgspec import Struct, field
 
 from preflight.dryrun.command import StartedProgram
 from preflight.dryrun.environment import for_program
@@ -38,8 +39,7 @@ class NoAnswer(PreflightError):
     """The dry run has no result; the message says why."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a program may use: seconds, bytes of memory, bytes that it writes."""
 
     seconds: float = 600.0
@@ -47,8 +47,7 @@ class Limits:
     disk: int = 4 * 2**30
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A dry run. `settings`: more of those of inside/settings.py."""
 
     program: StartedProgram
@@ -59,8 +58,7 @@ class Asked:
     """Called with what the program writes."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What came back. `report`: the last message of the process; None if it ended without one."""
 
     report: Mapping[str, Any] | None

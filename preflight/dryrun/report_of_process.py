@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dryrun.process import NoAnswer
 from preflight.memory.device import recorded
@@ -19,8 +21,7 @@ _LARGEST = 1 << 46
 """Bytes of one storage that are taken for an error: no computer has so much."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where the program was: module, line of a library, line of the user's file ("file:line")."""
 
     phase: str
@@ -29,8 +30,7 @@ class Place:
     user: str
 
 
-@dataclass(frozen=True)
-class RunReport:
+class RunReport(Struct, frozen=True):
     """What a dry run saw."""
 
     end: End
@@ -192,12 +192,12 @@ def _parts(report: RunReport) -> dict[int, str]:
     return parts
 
 
-@dataclass(frozen=True)
 class _Names(Mapping[int, str]):
     """A name of each birth's place."""
 
-    report: RunReport
-    name: Callable[[Place], str]
+    def __init__(self, report: RunReport, name: Callable[[Place], str]) -> None:
+        self.report = report
+        self.name = name
 
     def __getitem__(self, at: int) -> str:
         return self.name(self.report.places[at])
@@ -209,12 +209,11 @@ class _Names(Mapping[int, str]):
         return len(self.report.places)
 
 
-@dataclass(frozen=True)
-class Holders:
+class Holders(Struct, frozen=True):
     """What is alive at the peak, by the user's lines and by modules, the largest first."""
 
     lines: tuple[Holder, ...] = ()
-    modules: tuple[Holder, ...] = field(default=())
+    modules: tuple[Holder, ...] = ()
 
 
 def holders(report: RunReport, directory: str) -> Holders:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from preflight import __version__
 from preflight.dryrun import process, text

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from preflight.dryrun.answer import DryRunResult, dry_run
 from preflight.dryrun.keeping import keep, run_of

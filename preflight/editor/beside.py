@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.reports.figures import in_map
 from preflight.reports.places import place, place_in
@@ -24,8 +25,7 @@ _LEAST = 0.01
 """A setting moves the peak if half of it takes so much of the peak away."""
 
 
-@dataclass(frozen=True)
-class Hint:
+class Hint(Struct, frozen=True):
     """A text at the end of a line, and what it says on hover."""
 
     report: Report
@@ -35,8 +35,7 @@ class Hint:
     details: str
 
 
-@dataclass(frozen=True)
-class Lens:
+class Lens(Struct, frozen=True):
     """A text above a study."""
 
     report: Report

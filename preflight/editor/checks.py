@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.engine.check import CheckOptions, CheckSetup, check, outcome_of, setup
 from preflight.engine.files import Batch, batch_of
@@ -19,12 +21,11 @@ from preflight.vocabulary.project import BOM, MARKED, Project
 NO_OPTIONS = CheckOptions()
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """What a check of some texts says. `proved`: whether its fixes were proved, so that it has any."""
 
     outcome: Outcome
-    setups: tuple[CheckSetup, ...] = field(repr=False)
+    setups: tuple[CheckSetup, ...]
     proved: bool
 
     def fixed_texts(self) -> dict[Path, str]:

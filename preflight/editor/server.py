@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from lsprotocol import types as lsp
+from msgspec.structs import replace
 from pygls import uris
 from pygls.lsp.server import LanguageServer
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.documents.layout import line_end
 from preflight.engine.check import CheckSetup, check
@@ -32,8 +34,7 @@ _NAMED = 5
 View = Callable[[Report], Report]
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A line of a file with findings that start there, and the last line that is part of each of them."""
 
     path: str

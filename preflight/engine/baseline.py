@@ -10,8 +10,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.reports.outputs import write_output
 from preflight.system.files import UnreadableFile, read_text, real
@@ -64,8 +66,7 @@ def write(path: Path, keys: Iterable[Key]) -> None:
     write_output(path, text)
 
 
-@dataclass
-class Baseline:
+class Baseline(Struct):
     """A baseline that was read, and how many findings of each key the last look at every report took out.
 
     Paths in it are relative to the directory it is in, so that it means the same wherever the command runs.

@@ -17,9 +17,11 @@ What the worst and the least values are is in `worst_values`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.engine.estimator import CLEARLY, Estimator
 from preflight.engine.fit.orders import SHARDED
@@ -69,8 +71,7 @@ SMALLEST: Mapping[str, int] = {
 """A job that is small in everything but its states."""
 
 
-@dataclass
-class Certainty:
+class Certainty(Struct, dict=True):
     """The estimates of one study's jobs, with verdicts that say no more than is known.
 
     `held`: how each field is known (`standings.union` over the boxes).

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.engine import file_findings, registry, suppress
 from preflight.engine.certainty import Certainty
@@ -38,8 +40,7 @@ from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown, Value
 
 
-@dataclass(frozen=True)
-class CheckOptions:
+class CheckOptions(Struct, frozen=True):
     """The options of a check on the command line."""
 
     gpu: str | None = None
@@ -56,8 +57,7 @@ class CheckOptions:
     """Of searches, one combination instead of all: a value for each parameter that memory depends on."""
 
 
-@dataclass(frozen=True)
-class CheckSetup:
+class CheckSetup(Struct, frozen=True, eq=False):
     """The parts of a check that stay the same when files are read again on a copy: paths, options, machines, rules."""
 
     named: tuple[str, ...]
@@ -68,12 +68,12 @@ class CheckSetup:
     enabled: frozenset[str]
     tracing: Tracing
     trust: Trust | None = None
-    estimators: dict[Gpu | None, Estimator] = field(default_factory=dict, compare=False)
+    estimators: dict[Gpu | None, Estimator] = field(default_factory=dict)
     """Estimates, kept when the files are read again."""
-    proofs: ProofTime = field(default_factory=ProofTime, compare=False)
-    dry_runs: SavedRuns | None = field(default=None, compare=False)
+    proofs: ProofTime = field(default_factory=ProofTime)
+    dry_runs: SavedRuns | None = None
     """Saved dry runs, which answer where the files do not."""
-    by_run: dict[int, tuple[Study, SeenEstimator]] = field(default_factory=dict, compare=False)
+    by_run: dict[int, tuple[Study, SeenEstimator]] = field(default_factory=dict)
     """The estimator of each study of which a dry run speaks, by the identity of the study."""
 
     @property
@@ -99,15 +99,14 @@ class CheckSetup:
         return replace(self, named=tuple(named), walked=tuple(walked))
 
 
-@dataclass(frozen=True)
-class Analysis:
+class Analysis(Struct, frozen=True, dict=True):
     """Studies with their verdicts, findings as the rules gave them (nothing proved or suppressed), files left out."""
 
     project: Project
     studies: tuple[StudyResult, ...]
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
-    cases: tuple[Case, ...] = field(default=(), repr=False)
+    cases: tuple[Case, ...] = ()
     """The studies as rules see them; none where only some of them were read again."""
 
     @property

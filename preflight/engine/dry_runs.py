@@ -11,9 +11,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.memory.device.saved_run import BYTES as MOST_BYTES
 from preflight.memory.device.saved_run import NotSaved, SavedRun, read
@@ -42,8 +44,7 @@ OF_THE_RUN = ("model", "task", "train", "validation", "parallel")
 STANDS = ("train.batch_size", "train.seq_len")
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A saved run. `trusted`: it lies in the user's own directory, or the user trusts its file by name."""
 
     run: SavedRun
@@ -55,8 +56,7 @@ class Kept:
         return shlex.join(self.run.command)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """The run that speaks of a study, the study with what it saw, and notes for the user."""
 
     study: Study
@@ -71,15 +71,14 @@ class Found:
         return (f"{self.study.paths[0]}: the dry run of `{self.kept.named}` does not say: {why}",)
 
 
-@dataclass(frozen=True)
-class SavedRuns:
+class SavedRuns(Struct, frozen=True, eq=False):
     """All saved runs that a check may use. `root`: of the project. `given`: a run that was just made."""
 
     root: Path
     accepts: Callable[[Path], bool] | None = None
     given: tuple[Kept, ...] = ()
 
-    _files: dict[str, Kept | NotSaved] = field(default_factory=dict, compare=False)
+    _files: dict[str, Kept | NotSaved] = field(default_factory=dict)
     """What was read of each file."""
 
     @property

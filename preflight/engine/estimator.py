@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.engine.trust import Trust, place_of, refuse_outside
 from preflight.engine.user_settings import user_settings
@@ -33,8 +35,7 @@ CLEARLY = 1.3
 a few per cent less than the bound at most (tests/memory/device/test_bound.py)."""
 
 
-@dataclass
-class Estimator:
+class Estimator(Struct):
     """Estimates for the search space and the rules. Equal jobs are estimated once."""
 
     gpu: Gpu | None
@@ -185,8 +186,7 @@ class Estimator:
         return device, Side(self.host_bound, lambda job: limit_of(job)[0])
 
 
-@dataclass
-class Closely:
+class Closely(Struct):
     """Verdicts of a search space: where the bound is too near to the capacity to decide, the estimate does.
 
     A space may have more such combinations than there is time for. Those beyond the budget are judged by the bound, as

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.dialects import may_recognise
 from preflight.engine.settings import above, load
@@ -25,8 +26,7 @@ SKIPPED = re.compile(
 runs leave (Hydra's outputs, the folders of W&B runs)."""
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Files that one set of settings governs, relative to `root`: `named` were given by name, `walked` were found."""
 
     root: Path

@@ -6,8 +6,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.engine.check import Analysis, CheckOptions, CheckSetup, analyse, setup
 from preflight.engine.files import batch_of
@@ -25,8 +26,7 @@ NAME = ".preflight-run.sh"
 """The script that the command is read as. It is not on the disk."""
 
 
-@dataclass(frozen=True)
-class Launched:
+class Launched(Struct, frozen=True):
     """What a command starts. `analysis` has one study at least."""
 
     words: tuple[str, ...]
@@ -58,8 +58,7 @@ class Launched:
         return self.analysis.cases[0] if self.analysis.cases else None
 
 
-@dataclass(frozen=True)
-class Override:
+class Override(Struct, frozen=True):
     """The command with one setting lower. `title` says what changes, and why it is the same run."""
 
     words: tuple[str, ...]

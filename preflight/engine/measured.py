@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from preflight.engine.dry_runs import SOURCE_BYTES, is_without_effect, link_of, program_of
 from preflight.engine.recorded import recorded_runs

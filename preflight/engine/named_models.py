@@ -11,7 +11,8 @@ People keep models that they downloaded in a folder of the model's own name. Whe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.memory.device.positions import saved_in_fp32
 from preflight.memory.device.resolve import least_by_name, model_of_folder

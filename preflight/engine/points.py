@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice, product
 from math import prod
+
+from msgspec.structs import replace
 
 from preflight.space.jobs import job_maker
 from preflight.vocabulary.errors import UsageError, suggestion

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
+
+from msgspec import Struct, field
 
 from preflight.engine.estimator import TEXT_TASKS
 from preflight.vocabulary.estimates import Estimates
@@ -55,8 +56,7 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-@dataclass
-class _Open:
+class _Open(Struct):
     """A field that is open: in which studies, and its worth."""
 
     studies: int = 0

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.engine.check import CheckOptions, CheckSetup, check, setup
 from preflight.engine.files import Batch
@@ -21,8 +23,7 @@ MAX_ROUNDS = 50
 each other."""
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """A report before and after, the texts that changed, and how many fixes that took."""
 
     before: Report

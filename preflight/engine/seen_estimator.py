@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec.structs import replace
 
 from preflight.engine.dry_runs import FREE, OF_THE_RUN, Kept
 from preflight.engine.estimator import Estimator
@@ -14,7 +14,6 @@ from preflight.vocabulary.standing import Assumption, Standing
 _DECIDED = tuple(name for name in fields() if name.partition(".")[0] in OF_THE_RUN and name not in FREE)
 
 
-@dataclass
 class SeenEstimator(Estimator):
     """Estimates of one study's jobs, by a run where the files do not say enough."""
 

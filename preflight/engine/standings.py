@@ -12,8 +12,9 @@ that were not found, words of a command line that no parameter takes, and launch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice, product
+
+from msgspec.structs import replace
 
 from preflight.engine.fit.orders import SHARDED
 from preflight.engine.named_models import FIELD, LEAST, says_only_a_name

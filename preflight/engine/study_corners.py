@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import prod
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.engine.dry_runs import is_without_effect
 from preflight.vocabulary.reading import Link, Word
@@ -22,8 +24,7 @@ ASKING = frozenset({"optuna", "wandb"})
 """Dialects of searches whose values a program may ask for itself, and a dry run can give."""
 
 
-@dataclass(frozen=True)
-class Corner:
+class Corner(Struct, frozen=True):
     """A command. `searched`: values that its program asks of its search itself, whatever the command says;
     `largest`: whether other numbers that it asks for are at their largest."""
 
@@ -32,8 +33,7 @@ class Corner:
     largest: bool = True
 
 
-@dataclass(frozen=True)
-class Corners:
+class Corners(Struct, frozen=True):
     """The corners, and what was left out, for the user."""
 
     corners: tuple[Corner, ...]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.system import observed
 from preflight.vocabulary.findings import Confidence, Finding, Fix, Safety, Severity
@@ -28,8 +30,7 @@ _LONE = re.compile(r"[ \t]*#(?!SBATCH\b|!)")
 """A line that is a comment and nothing else: neither a directive of sbatch nor an interpreter line."""
 
 
-@dataclass(frozen=True)
-class Ignore:
+class Ignore(Struct, frozen=True):
     """One comment: the rules it names (none: malformed) and the line it speaks of (None: the whole file)."""
 
     path: str

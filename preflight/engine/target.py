@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.vocabulary.errors import PreflightError, SettingsError, UsageError
 from preflight.vocabulary.machine import Cgroup, Cluster, Gpu, Node
@@ -18,16 +20,14 @@ if TYPE_CHECKING:
     from preflight.slurm.allocation import Allocation
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(Struct, frozen=True):
     """A name that the user gave, and the option or setting that has it."""
 
     name: str
     where: str
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """The machines that the user named, on the command line and in the settings, looked up once."""
 
     machine: Cluster | None = None
@@ -37,8 +37,7 @@ class Wanted:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """The machine or GPU of one study; None if it is not stated."""
 
     gpu: Gpu | None = None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.engine.files import checkout
 from preflight.engine.user_settings import user_settings
@@ -20,8 +21,7 @@ from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.values import Value
 
 
-@dataclass(frozen=True)
-class Trust:
+class Trust(Struct, frozen=True):
     """The checkout, and the trusted paths of `--trust` and of the user's own settings."""
 
     root: Path

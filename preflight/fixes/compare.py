@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.documents.tree_edits import same
 from preflight.vocabulary.findings import Change, Safety
@@ -38,8 +40,7 @@ COUNTED = ("validation.samples",)
 """Fields among them that decide what the evaluation says."""
 
 
-@dataclass(frozen=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """The intended changes of edits."""
 
     changes: tuple[Change, ...]
@@ -67,8 +68,7 @@ def _touches(edit: Edit, place: Origin) -> bool:
     return edit.path == place.path and edit.span.start <= place.span.end and place.span.start <= edit.span.end
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Something that changed although it was not meant to. `harmless`: it has to follow the edited value; a fix with
     such a difference is allowed, but it is not safe."""
 
@@ -280,18 +280,18 @@ def requests(before: Request | None, after: Request | None, intent: Intent) -> I
         if before is not after:
             yield Difference("the request")
         return
-    for item in fields(Request):
-        if item.name in ("origins", "insert_at", "directives"):
+    for field in Request.__struct_fields__:
+        if field in ("origins", "insert_at", "directives"):
             continue
-        old, new = getattr(before, item.name), getattr(after, item.name)
-        name = f"request.{item.name}"
+        old, new = getattr(before, field), getattr(after, field)
+        name = f"request.{field}"
         if old == new:
             continue
         if name in intent.named:
             wanted = [change.value for change in intent.changes if change.field == name]
             if not any(same(new, value) or _covers(new, value) for value in wanted):
                 yield Difference(name)
-        elif intent.changes or not (old is None or intent.touches([before.origins.get(item.name)])):
+        elif intent.changes or not (old is None or intent.touches([before.origins.get(field)])):
             yield Difference(name)
 
 

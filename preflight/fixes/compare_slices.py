@@ -7,7 +7,8 @@ that axis; every slice of the study before has one after it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.fixes.compare import Difference, Intent, differences, keeps, requests, same_domain, same_expr
 from preflight.fixes.limits import Kept, branch_name

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.vocabulary.findings import Change, TimeCost
 from preflight.vocabulary.study import Box, Study
@@ -19,8 +20,7 @@ RECOMPUTED = TimeCost(
 )
 
 
-@dataclass(frozen=True)
-class _Fewer:
+class _Fewer(Struct, frozen=True):
     """What takes longer if a setting gets n times smaller: from as long as now to n times as long."""
 
     what: str

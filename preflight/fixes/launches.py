@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from preflight.fixes.compare import Intent
 from preflight.vocabulary.findings import Finding, Proposal, Safety
@@ -39,8 +40,7 @@ class CheckResult(Protocol):
         """The studies that a file of the project starts, where that file was not checked itself."""
 
 
-@dataclass(frozen=True)
-class OtherLaunch:
+class OtherLaunch(Struct, frozen=True):
     """A launch that shares an edited file with the launch to be fixed."""
 
     index: int | None

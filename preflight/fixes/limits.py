@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
+
+from msgspec import Struct
 
 from preflight.documents.layout import line_end, line_start, newline_of
 from preflight.documents.python import PythonDocument, parse_python
@@ -157,8 +158,7 @@ def _is_params(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in _RECORDS
 
 
-@dataclass(frozen=True, eq=False)
-class _Call:
+class _Call(Struct, frozen=True, eq=False, dict=True):
     """A call that suggests an axis, and what stays of it for each value of another axis."""
 
     document: PythonDocument

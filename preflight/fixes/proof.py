@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import cast
+
+from msgspec.structs import replace
 
 from preflight.documents.render import language_of
 from preflight.fixes import yaml_round_trip

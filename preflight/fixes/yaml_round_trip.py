@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 import yaml
+from msgspec import Struct, field
+from msgspec.structs import replace
 from ruamel.yaml import YAML
 from ruamel.yaml import events as ruamel
 from ruamel.yaml.error import YAMLError
@@ -107,8 +108,7 @@ def _touches(start: int, end: int, spans: Iterable[Span]) -> bool:
 # --- what ruamel.yaml reads -----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """A node, an alias, or the start or end of a document. `start` and `end` include its anchor and tag. An empty value
     may be anywhere between its neighbours."""
 
@@ -143,8 +143,7 @@ class _Part:
         return any(span.start <= self.start and self.end <= span.end for span in spans)
 
 
-@dataclass(slots=True)
-class _Text:
+class _Text(Struct):
     parts: list[_Part] = field(default_factory=list)
     comments: list[tuple[int, str]] = field(default_factory=list)
     """Each with its offset."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.frameworks import lightning
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
@@ -94,8 +96,7 @@ Versions = tuple["str | None", "str | None", frozenset[tuple[str, str]]]
 """Of transformers and of TRL, where they are stated."""
 
 
-@dataclass(frozen=True)
-class CallFacts:
+class CallFacts(Struct, frozen=True):
     """The result for the calls of one program. `trains`: whether the program trains a model."""
 
     bindings: tuple[Binding, ...] = ()

@@ -11,8 +11,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.frameworks.launchers import MIXED_PRECISION, take_apart, text, visible
 from preflight.frameworks.table import ToolCommand, heads
@@ -29,8 +31,7 @@ KIND = "kind="
 _METHODS = ("lora", "full", "adapter", "adapter_v2")
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(Struct, frozen=True):
     """A trainer's command: `file` is the word that names its file of settings, `words` are all other settings."""
 
     kind: str

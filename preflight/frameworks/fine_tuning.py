@@ -6,7 +6,8 @@ The first two pass transformers' own arguments on, with defaults and rules of th
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.frameworks.fsdp import fsdp_settings
 from preflight.frameworks.transformers_trainer import SOFTWARE, Use, training_arguments

@@ -8,8 +8,10 @@ the wrappers. An option takes a value unless it is listed as a switch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.vocabulary.reading import TORCHRUN_RANKS, Launch, Launcher, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, evaluate, names
@@ -17,8 +19,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, evaluat
 Kind = Literal["program", "module", "script", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchCommand:
+class LaunchCommand(Struct, frozen=True):
     """A launch command taken apart: `target` is a path (program, script) or a dotted name (module)."""
 
     kind: Kind
@@ -39,8 +40,7 @@ class LaunchCommand:
         return tuple(text(one) or "" for one in self.ranks[:1])
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     launcher: Launcher = "python"
     nodes: Expr | None = None
     ranks_per_node: Expr | None = None

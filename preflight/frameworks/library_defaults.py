@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import constant, first_origin, fold
@@ -19,8 +20,7 @@ NO = Const(False)
 FP32 = Const("fp32")
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """How a Trainer uses its arguments: when its evaluation keeps logits, and whether it always evaluates."""
 
     evaluates: bool = False
@@ -52,8 +52,7 @@ _Entries = Mapping[str, "list[tuple[str, str, bool, Scalar]]"]
 """Argument -> [since release, type, may be None, default], ..., as scripts/make_defaults.py writes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """An argument of a library's class: the type of its flag (int, float, bool, str), and its default."""
 
     kind: str
@@ -74,8 +73,7 @@ Used = frozenset[tuple[str, str]]
 """(class, argument) of calls of a program: each is a sign of the releases that take it."""
 
 
-@dataclass(frozen=True, slots=True)
-class InUse:
+class InUse(Struct, frozen=True):
     """Releases that may be in use, the oldest first: the one that is stated, else those that take what is given."""
 
     transformers: tuple[str, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.program.bindings import bind, constant
 from preflight.vocabulary.project import Project, without_dots

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.frameworks.deepspeed import deepspeed_config
 from preflight.frameworks.fsdp import fsdp_settings

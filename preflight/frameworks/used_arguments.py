@@ -4,7 +4,8 @@ that it imports for one constant too."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.frameworks.library_defaults import NO, table
 from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parameters

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.vocabulary.reading import ProblemSeverity
 from preflight.vocabulary.values import (
@@ -44,8 +45,7 @@ ENUMERABLE = frozenset({"constant", "categorical", "categorical_w_probabilities"
 METHODS = ("bayes", "random", "grid", "custom")
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(Struct, frozen=True):
     """A part of a sweep that W&B rejects or misreads; `route` leads to it."""
 
     route: Route
@@ -53,8 +53,7 @@ class Complaint:
     severity: ProblemSeverity = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class SweepSpace:
+class SweepSpace(Struct, frozen=True):
     """The search space of a sweep's parameters.
 
     `constants` and `axes` have dotted names (nested parameters flattened); `arguments` are the top-level parameters in

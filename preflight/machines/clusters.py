@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from preflight.machines.cluster_dump import dump_machine
 from preflight.machines.cluster_file import parse_machine
@@ -77,4 +78,5 @@ def find_machine(name: str, root: Path, may_read: Callable[[Path], bool] | None 
 
 def plain(cluster: Cluster) -> dict[str, object]:
     """A cluster as plain data, for `preflight machine show`."""
-    return asdict(cluster)
+    data: dict[str, object] = to_builtins(cluster)
+    return data

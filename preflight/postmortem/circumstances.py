@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.postmortem.collect import CollectedEvidence
 from preflight.postmortem.evidence import Evidence, LogPlace, TracebackFrame, Trial
@@ -53,8 +54,7 @@ _TRAINING = re.compile(r":(?:closure|training_step|fit|train|train_one_epoch|tra
 """Frames within which a step begins anew: Lightning runs it as the optimizer's closure, a cross-validation trains."""
 
 
-@dataclass(frozen=True)
-class LoggedMoment:
+class LoggedMoment(Struct, frozen=True):
     """When in the run something failed. `phase` has the estimates' names of phases; "": not known."""
 
     phase: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from preflight.postmortem.accelerators import Accelerators
 from preflight.postmortem.daemons import Daemons
@@ -22,8 +23,7 @@ from preflight.vocabulary.budgets import PIECES_OF_EVIDENCE
 E = TypeVar("E")
 
 
-@dataclass(frozen=True)
-class CollectedEvidence:
+class CollectedEvidence(Struct, frozen=True):
     """The evidence of the logs.
 
     `before`: by path and line of a piece of evidence, the progress before it; `last`: by log, the progress at its end.

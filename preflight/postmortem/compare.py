@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.engine.what_if import states
 from preflight.postmortem.configuration import ConfigurationFile
@@ -23,8 +24,7 @@ CAPACITY_DIFFERS = 0.03
 """Drivers report capacities of one card that differ by less: 7.57 to 7.79 GiB for RTX 3070 is the widest range seen."""
 
 
-@dataclass(frozen=True)
-class ComparisonRow:
+class ComparisonRow(Struct, frozen=True):
     """One tier: bytes at the failure, bytes with the failed request, and the estimated peak."""
 
     tier: str
@@ -33,8 +33,7 @@ class ComparisonRow:
     estimate: Interval | None
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """A study compared with a diagnosis: the tiers, and the conclusions in words."""
 
     candidate: ConfigurationFile

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.postmortem import end_causes, gpu_causes, host_causes
 from preflight.postmortem.collect import CollectedEvidence
@@ -14,8 +15,7 @@ WEAK = frozenset({"killed", "ended"})
 """Limits that only report an end; another diagnosis explains it better."""
 
 
-@dataclass(frozen=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True):
     """Diagnoses, the gravest first, and figures that mislead."""
 
     causes: tuple[Diagnosis, ...]

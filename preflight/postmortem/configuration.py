@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.engine.check import CheckOptions, CheckSetup, check, setup
 from preflight.engine.files import batches
@@ -24,8 +26,7 @@ from preflight.vocabulary.values import Value
 SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash", ".job")
 
 
-@dataclass(frozen=True)
-class ConfigurationFile:
+class ConfigurationFile(Struct, frozen=True):
     """A study that may be the job that died, with the Job of the combination that failed, or of the worst one."""
 
     report: Report

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, get_args
+
+from msgspec import Struct, field
 
 from preflight.postmortem.circumstances import LoggedMoment
 from preflight.postmortem.evidence import GpuOom, LogPlace, Trial
@@ -25,8 +26,7 @@ GPU_LIMITS = frozenset({"gpu", "gpu-shared", "gpu-fragmented", "gpu-fraction"})
 HOST_LIMITS = frozenset({"cgroup", "node", "shm", "refused", "killed"})
 
 
-@dataclass(frozen=True)
-class HostFigures:
+class HostFigures(Struct, frozen=True):
     """Bytes on one node that the logs show.
 
     `limit`: what could be used; `usage`, `anon`, `shmem`: counted by the control group; `victim`: of the killed
@@ -41,8 +41,7 @@ class HostFigures:
     largest_task: int | None = None
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """One failure: `title` says it in one line, `notes` have details, `help` has the next steps."""
 
     limit: Limit
@@ -58,8 +57,7 @@ class Diagnosis:
     trial: Trial | None = None
 
 
-@dataclass(frozen=True)
-class Misleading:
+class Misleading(Struct, frozen=True):
     """A figure in the logs that is easily mistaken for the memory that the job needs."""
 
     place: LogPlace

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class LogPlace:
+
+class LogPlace(Struct, frozen=True):
     """A line of a log, counted from 1. `text`: the line as it is shown, shortened."""
 
     path: str
@@ -19,8 +19,7 @@ class LogPlace:
         return f"{self.path}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class TracebackFrame:
+class TracebackFrame(Struct, frozen=True):
     """One frame of a Python traceback."""
 
     path: str
@@ -31,8 +30,7 @@ class TracebackFrame:
         return f"{self.path.rpartition('site-packages/')[2]}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A row of the kernel's task table; `pages` resident, `total_pages` of address space."""
 
     pid: int
@@ -41,15 +39,13 @@ class Task:
     total_pages: int
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """Base of all kinds of evidence: the facts from one place of a log."""
 
     place: LogPlace
 
 
-@dataclass(frozen=True)
-class KernelKill(Evidence):
+class KernelKill(Evidence, frozen=True):
     """The kernel's out-of-memory killer chose a process.
 
     `scope`: cgroup (a limit of a control group), node (the machine), policy (a cpuset or NUMA policy).
@@ -76,8 +72,7 @@ class KernelKill(Evidence):
     job: str | None = None
 
 
-@dataclass(frozen=True)
-class StepKilled(Evidence):
+class StepKilled(Evidence, frozen=True):
     """slurmstepd reports that `count` processes of a step were killed for memory."""
 
     job: str | None
@@ -85,8 +80,7 @@ class StepKilled(Evidence):
     count: int | None = None
 
 
-@dataclass(frozen=True)
-class MemoryExceeded(Evidence):
+class MemoryExceeded(Evidence, frozen=True):
     """SLURM itself found a job above its memory limit, without a cgroup. None: the unit of the figures is not clear."""
 
     job: str | None
@@ -94,8 +88,7 @@ class MemoryExceeded(Evidence):
     limit: int | None = None
 
 
-@dataclass(frozen=True)
-class JobEnded(Evidence):
+class JobEnded(Evidence, frozen=True):
     """SLURM ended a job or a step."""
 
     job: str | None
@@ -104,8 +97,7 @@ class JobEnded(Evidence):
     when: str = ""
 
 
-@dataclass(frozen=True)
-class Accounting(Evidence):
+class Accounting(Evidence, frozen=True):
     """A row of sacct, or the output of seff. `requested` bytes are `per` node or cpu ("": not said).
 
     `largest_task` is MaxRSS, `average_task` AveRSS: sampled resident bytes of one task.
@@ -145,8 +137,7 @@ class Accounting(Evidence):
         return None
 
 
-@dataclass(frozen=True)
-class GpuOom(Evidence):
+class GpuOom(Evidence, frozen=True):
     """A GPU allocation failed, as `library` reports it.
 
     `free`: on the GPU; `own`: of this process, by the driver; `others`: of other processes (pid, bytes). In a container
@@ -168,8 +159,7 @@ class GpuOom(Evidence):
     frames: tuple[TracebackFrame, ...] = ()
 
 
-@dataclass(frozen=True)
-class WorkerDied(Evidence):
+class WorkerDied(Evidence, frozen=True):
     """A DataLoader worker ended by a signal ("": not said)."""
 
     pid: int | None
@@ -177,22 +167,19 @@ class WorkerDied(Evidence):
     frames: tuple[TracebackFrame, ...] = ()
 
 
-@dataclass(frozen=True)
-class SharedMemoryFull(Evidence):
+class SharedMemoryFull(Evidence, frozen=True):
     """A write to /dev/shm failed."""
 
     frames: tuple[TracebackFrame, ...] = ()
 
 
-@dataclass(frozen=True)
-class TooManyFiles(Evidence):
+class TooManyFiles(Evidence, frozen=True):
     """The process had as many files open as it may: the tensors that DataLoader workers hand over count, too."""
 
     frames: tuple[TracebackFrame, ...] = ()
 
 
-@dataclass(frozen=True)
-class HostAllocation(Evidence):
+class HostAllocation(Evidence, frozen=True):
     """The system refused to allocate memory: the program got an error and was not killed."""
 
     tried: int | None = None
@@ -200,30 +187,26 @@ class HostAllocation(Evidence):
     frames: tuple[TracebackFrame, ...] = ()
 
 
-@dataclass(frozen=True)
-class TooManyProcesses(Evidence):
+class TooManyProcesses(Evidence, frozen=True):
     """No further process or thread was allowed."""
 
     cgroup: str = ""
 
 
-@dataclass(frozen=True)
-class Killed(Evidence):
+class Killed(Evidence, frozen=True):
     """Another process reports that a process ended by signal 9 (or with status 137), without the reason."""
 
     pid: int | None = None
     rank: int | None = None
 
 
-@dataclass(frozen=True)
-class ContainerKilled(Evidence):
+class ContainerKilled(Evidence, frozen=True):
     """A container runtime reports OOMKilled. `limit`: the memory limit of the container."""
 
     limit: int | None = None
 
 
-@dataclass(frozen=True)
-class DaemonKill(Evidence):
+class DaemonKill(Evidence, frozen=True):
     """A daemon of the node (systemd-oomd, earlyoom, Ray's monitor) killed a process before the kernel did."""
 
     daemon: str
@@ -233,8 +216,7 @@ class DaemonKill(Evidence):
     total: int | None = None
 
 
-@dataclass(frozen=True)
-class Trial(Evidence):
+class Trial(Evidence, frozen=True):
     """A search started a trial with these parameters, or the trial failed with `error` ("": it started)."""
 
     tool: Literal["optuna", "wandb", "hydra"]
@@ -243,15 +225,13 @@ class Trial(Evidence):
     error: str = ""
 
 
-@dataclass(frozen=True)
-class LoggedProgress(Evidence):
+class LoggedProgress(Evidence, frozen=True):
     """A line that shows progress. `phase` has the estimates' names of phases; "": not known."""
 
     phase: str
 
 
-@dataclass(frozen=True)
-class Named(Evidence):
+class Named(Evidence, frozen=True):
     """A job script or a program that was run, as the log says."""
 
     path: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from operator import attrgetter
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.postmortem.circumstances import MOST_PLACES, LoggedMoment, moment_of, trial_of
 from preflight.postmortem.collect import CollectedEvidence
@@ -18,8 +20,7 @@ _FIGURES = attrgetter("library", "tried", "capacity", "allocated", "reserved", "
 """The key that two messages of one failure share."""
 
 
-@dataclass
-class Group:
+class Group(Struct):
     """Messages that report the same failure, on one rank or on several.
 
     `first`: the first message; `places`: one per failure; `told`: every message, with repetitions.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from preflight.postmortem.evidence import Evidence, KernelKill, LogPlace, Task, TooManyProcesses
 from preflight.postmortem.reading import LogLine, Parser

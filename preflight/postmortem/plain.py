@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+
+from msgspec import Struct, to_builtins
 
 from preflight.postmortem.circumstances import LoggedMoment
 from preflight.postmortem.compare import Compared
@@ -54,7 +55,7 @@ def _cause(cause: Diagnosis) -> plain.Plain:
         "notes": list(cause.notes),
         "help": list(cause.help),
         "gpu": None if cause.gpu is None else _evidence(cause.gpu),
-        "host": None if cause.host is None else dataclasses.asdict(cause.host),
+        "host": None if cause.host is None else to_builtins(cause.host),
         "trial": None if cause.trial is None else _evidence(cause.trial),
     }
 
@@ -62,8 +63,8 @@ def _cause(cause: Diagnosis) -> plain.Plain:
 def _when(when: LoggedMoment) -> plain.Plain:
     return {
         "phase": when.phase or None,
-        "frame": None if when.frame is None else dataclasses.asdict(when.frame),
-        "beneath": None if when.beneath is None else dataclasses.asdict(when.beneath),
+        "frame": None if when.frame is None else to_builtins(when.frame),
+        "beneath": None if when.beneath is None else to_builtins(when.beneath),
         "progress": None if when.last is None else {**_place(when.last), "text": when.last.text},
     }
 
@@ -98,16 +99,16 @@ def _place(place: LogPlace) -> plain.Plain:
 def _evidence(one: Evidence) -> plain.Plain:
     """A piece of evidence by its kind and fields, without the table of tasks."""
     data: plain.Plain = {"kind": type(one).__name__}
-    for field in dataclasses.fields(one):
-        if field.name != "tasks" or isinstance(getattr(one, field.name), int):
-            value = getattr(one, field.name)
-            data[field.name] = dataclasses.asdict(value) if isinstance(value, LogPlace) else _plain(value)
+    for name in one.__struct_fields__:
+        value = getattr(one, name)
+        if name != "tasks" or isinstance(value, int):
+            data[name] = _plain(value)
     return data
 
 
 def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+    if isinstance(value, Struct):
+        return to_builtins(value)
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(one) for one in value]
     if isinstance(value, Mapping):

@@ -10,9 +10,11 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.postmortem.evidence import Evidence, LogPlace
 from preflight.vocabulary.errors import UsageError
@@ -46,8 +48,7 @@ _STREAM = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """One line without escape codes. `stream`: the rank that wrote it; "": the log does not tell."""
 
     path: str
@@ -67,8 +68,7 @@ class LogLine:
         return LogPlace(self.path, self.number, text.strip()[:SHOWN])
 
 
-@dataclass(frozen=True, slots=True)
-class LogBlock:
+class LogBlock(Struct, frozen=True):
     """Some whole lines as bytes: most blocks are never parsed. `edge`: the first or the last block of a log."""
 
     path: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.engine.check import CheckOptions
 from preflight.postmortem.collect import CollectedEvidence, collect, collect_text
@@ -29,8 +30,7 @@ FIELDS = (
 )
 
 
-@dataclass(frozen=True)
-class Postmortem:
+class Postmortem(Struct, frozen=True):
     """The post-mortem: diagnoses, the estimate for the job, and the findings of `check` (None: no known configuration).
 
     `configuration`: the files; `from_logs`: the logs name them; `notes`: shown once, at the end.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from preflight.postmortem.collect import CollectedEvidence, collect_text
 from preflight.postmortem.conclude import conclude

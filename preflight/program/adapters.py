@@ -7,7 +7,8 @@ is modelled is decided by whoever estimates.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.program.bindings import bind, constant, either, same, under
 from preflight.program.call_site import words

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.program.call_site import assigned_values, scope_of
 from preflight.python.objects import CallRecord

@@ -11,7 +11,9 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.python.module import Module, load_module, resolve_import
 from preflight.vocabulary.budgets import SEARCHED_FILES
@@ -43,8 +45,7 @@ _NO_LAYERS = frozenset({
 """Packages without layers of batch statistics (torch's own are known by their names)."""
 
 
-@dataclass(frozen=True)
-class OwnLayers:
+class OwnLayers(Struct, frozen=True):
     """The layers of a project's code. `normalises`: the place of a layer with batch statistics. `foreign`: a package
     whose layers are not known, and which a model of the project uses. `models`: the project defines model classes."""
 

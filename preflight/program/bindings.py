@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeAlias, TypeGuard
+
+from msgspec.structs import replace
 
 from preflight.python.objects import has_unknown
 from preflight.vocabulary.budgets import FIELD_NODES, keep_time

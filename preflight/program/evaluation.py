@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.program.bindings import bind, constant, is_unknown
 from preflight.program.call_site import (
@@ -43,8 +44,7 @@ _SETS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """The bindings of the evaluation, and the fact that it is not batched."""
 
     bindings: tuple[Binding, ...] = ()

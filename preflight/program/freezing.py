@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.program.adapters import adapts
 from preflight.program.bindings import bind, constant, under
@@ -55,8 +56,7 @@ RUNS_WITHOUT = "the program runs a part of the model without gradients"
 GETS_A_PART = "the optimizer gets the parameters of a part of the model"
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """What a call freezes, or trains again: parts of the model, or none where the text does not say which."""
 
     record: CallRecord

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile, without_dots
@@ -28,8 +29,7 @@ _WRAPPERS = ("str", "as_posix", "Path", "PurePath", "abspath", "realpath", "reso
 """Calls that change how a path is written, and not where it leads."""
 
 
-@dataclass(frozen=True, slots=True)
-class HydraMain:
+class HydraMain(Struct, frozen=True):
     """One decorator. `folder` is a folder of the project, `name` has no suffix; None where the text does not say it."""
 
     line: int

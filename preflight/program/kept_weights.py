@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.program.bindings import bind
 from preflight.program.call_site import around, is_module, loops_around, targets
@@ -27,8 +28,7 @@ _ADDING = ("append", "appendleft", "insert", "add", "extend", "update", "setdefa
 _LISTED = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
+class _Copy(Struct, frozen=True):
     """A call that copies weights. `place`: what holds the copy until the next one; None: each has a place of its own.
     `sure`: it is on the GPU."""
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from preflight.program.bindings import bind, first_origin, is_unknown, same
 from preflight.program.call_site import (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.program.bindings import bind, constant, decides, fold, same, under, when
 from preflight.program.call_site import targets, words

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.program.bindings import bind, constant, fold, is_unknown
 from preflight.program.call_site import is_module, words
@@ -128,8 +130,7 @@ class _AnyNumber(NotCounted):
     """Layers of which there may be any number: they may be most of the model."""
 
 
-@dataclass(slots=True)
-class _Counting:
+class _Counting(Struct):
     """The parts of a model that were counted: a part that two attributes share has its parameters once."""
 
     seen: set[int] = field(default_factory=set)
@@ -333,8 +334,7 @@ def _may_be_module(value: Instance) -> bool:
 # --- the model of a program -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class OwnModel:
+class OwnModel(Struct, frozen=True):
     """A class of the project that is trained: its name, where it is written, and the parameters that were counted."""
 
     name: str

@@ -13,7 +13,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.program.bindings import bind, constant, fold, is_unknown, same
 from preflight.program.call_site import is_module, targets, words
@@ -49,8 +50,7 @@ FEED_FORWARD = 2048
 """torch.nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward=2048)."""
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """Dimensions by their Hugging Face names, and the kind of transformer."""
 
     dimensions: dict[str, Expr] = field(default_factory=dict)

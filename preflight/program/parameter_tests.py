@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.program.call_site import around, assigned_values, scope_of
 from preflight.python.objects import CallRecord
@@ -19,8 +20,7 @@ EVERY = "*"
 EXCEPT = "!"
 
 
-@dataclass(frozen=True)
-class Switched:
+class Switched(Struct, frozen=True):
     """What a loop does: the parts, in the order of the program; none where the text does not say which. `trains`: it
     takes no gradients, but gives them."""
 
@@ -149,8 +149,7 @@ def _decided(test: _Test, yes: bool, no: bool) -> _Changes:
     return [(EVERY, others), *((pattern, matching) for pattern in test.patterns)]
 
 
-@dataclass(frozen=True)
-class _Test:
+class _Test(Struct, frozen=True):
     """Whether a name matches one of some patterns, or none of them."""
 
     patterns: tuple[str, ...]

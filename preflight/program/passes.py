@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
+
+from msgspec import Struct
 
 from preflight.program.bindings import bind, fold, is_unknown
 from preflight.program.call_site import around, chain_of, evaluates, is_module
@@ -34,8 +35,7 @@ _SOMETIMES = "a condition that only a run decides adds passes of the model befor
 _Arms = tuple[tuple[ast.AST, str], ...]
 
 
-@dataclass(frozen=True)
-class _Pass:
+class _Pass(Struct, frozen=True):
     """A call of a model within a step."""
 
     model: object

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict, Field
 
 from preflight.program.arguments import Arguments, arguments_of_call
@@ -142,8 +142,7 @@ class Sheet(BaseModel):
     parts: list[TablePart] = []
 
 
-@dataclass
-class FoundSettings:
+class FoundSettings(Struct):
     """The result so far; `rank` as in Arguments."""
 
     rank: Rank | None = Rank.read

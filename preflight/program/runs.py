@@ -7,7 +7,8 @@ Where the program calls such a function several times, every run has its own val
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.program.bindings import bind, same
 from preflight.program.call_site import calls_around, chain_of, frames_of

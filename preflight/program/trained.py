@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.program.call_site import is_module
 from preflight.program.optimizers import is_optimizer
@@ -30,8 +31,7 @@ _NO_PARTS = frozenset(
 _PARAMETERS = ("parameters", "named_parameters")
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(Struct, frozen=True):
     """The objects that are trained. Empty: the text does not show them."""
 
     objects: tuple[Instance, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python.arrays import Array, array_of, derived, view
 from preflight.python.config_objects import config_attribute, config_child

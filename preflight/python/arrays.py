@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import zip_longest
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.python.evaluator import Evaluator
 from preflight.python.objects import (
@@ -39,8 +41,7 @@ _OF_NUMPY = {"float": "float64", "int": "int64", "int_": "int64"}
 Shape = tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(Struct, frozen=True):
     """`library`: torch, numpy or pil (a picture, whose shape is height, width, channels). `storage`: the id of the
     array whose memory it is; `mapped`: pages of a file; `whole`: it is not a view of a part of its storage."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python.access import attribute, class_attribute, mark_changed, remove_attribute, set_attribute
 from preflight.python.arrays import array_of

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python.evaluator import CallSite, Evaluator, Hook
 from preflight.python.files import read_yaml

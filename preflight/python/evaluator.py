@@ -10,8 +10,10 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.python.journal import MISSING, Changes, Journal
 from preflight.python.ledger import Ledger
@@ -445,8 +447,7 @@ class Evaluator(ABC):
             self.parameters[parameter.name] = replace(known, default=parameter.default)
 
 
-@dataclass(frozen=True)
-class CallSite:
+class CallSite(Struct, frozen=True):
     """A call expression with its arguments."""
 
     ev: Evaluator

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python.access import is_class_method
 from preflight.python.evaluator import Evaluator

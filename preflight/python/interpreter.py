@@ -8,7 +8,8 @@ answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python import calls, expressions, statements
 from preflight.python.access import class_attribute

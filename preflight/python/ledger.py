@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from preflight.vocabulary.values import Const, Expr, Op
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(Struct):
     """The arrays of one round of a loop, by the ids of their storages."""
 
     given: set[int] = field(default_factory=set)

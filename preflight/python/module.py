@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.budgets import PROGRAM_CHARACTERS
 from preflight.vocabulary.caches import CacheKind
@@ -18,20 +19,19 @@ from preflight.vocabulary.values import Origin, Span
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what Python's tokenizer ends a line at
 
 
-@dataclass(eq=False)
-class Module:
+class Module(Struct, eq=False, dict=True):
     """A parsed file. `name` is its dotted name from the project's root (or from `src/`)."""
 
     path: str
     name: str
     source: Source
     tree: ast.Module
-    _starts: list[int] = field(default_factory=list)
     _generators: dict[ast.AST, bool] = field(default_factory=dict)
     _origins: dict[tuple[ast.AST, bool], Origin] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.source.text))]
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(match.end() for match in _LINE_END.finditer(self.source.text))]
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:

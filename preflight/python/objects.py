@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias, Union
+
+from msgspec import Struct, field
 
 from preflight.python.module import Module
 from preflight.vocabulary.budgets import EXPRESSION_NODES
@@ -42,8 +43,7 @@ def openness(open_: bool) -> dict[Key, bool]:
     return {"open": True} if open_ else {}
 
 
-@dataclass(eq=False, slots=True)
-class Container:
+class Container(Struct, eq=False):
     """A list, tuple, set, dict or attribute namespace. Lists have the keys 0, 1, ...
 
     An open one may have items that are not known.
@@ -77,8 +77,7 @@ class Container:
         return self.kind in ("list", "tuple", "set")
 
 
-@dataclass(eq=False, slots=True)
-class Instance:
+class Instance(Struct, eq=False):
     """An object: of a class of the project (`cls`), or made by a call to a library (`made_by`, qualified)."""
 
     made_by: str
@@ -96,16 +95,14 @@ CHANGED = "changed"
 """The key of an object's state if the program changes a part of it that is not known: which part, or to what."""
 
 
-@dataclass(eq=False, slots=True)
-class External:
+class External(Struct, eq=False):
     """An object of a library, by its dotted name: torch.optim.AdamW. Built-ins have their bare name."""
 
     name: str
     origin: Origin | None = None
 
 
-@dataclass(eq=False, slots=True)
-class Attribute:
+class Attribute(Struct, eq=False):
     """An attribute that is not known: a method, or a value that the program does not set."""
 
     receiver: Abstract
@@ -113,8 +110,7 @@ class Attribute:
     origin: Origin | None = None
 
 
-@dataclass(eq=False, slots=True)
-class FunctionValue:
+class FunctionValue(Struct, eq=False):
     """A function or lambda of the project; `bound_args` and `bound_kwargs` by functools.partial."""
 
     name: str
@@ -131,8 +127,7 @@ class FunctionValue:
     """Of a property: the function that an assignment calls."""
 
 
-@dataclass(eq=False, slots=True)
-class ClassValue:
+class ClassValue(Struct, eq=False):
     """A class of the project; `annotations` in order of definition, for dataclasses."""
 
     name: str
@@ -156,8 +151,7 @@ class ClassValue:
         return tuple(base.name for cls in self.lineage() for base in cls.bases if isinstance(base, External))
 
 
-@dataclass(eq=False, slots=True)
-class ModuleValue:
+class ModuleValue(Struct, eq=False):
     """A module of the project. It is interpreted when a name of it is looked up."""
 
     module: Module
@@ -166,8 +160,7 @@ class ModuleValue:
     """new, running, done"""
 
 
-@dataclass(eq=False, slots=True)
-class Config:
+class Config(Struct, eq=False):
     """A configuration object. Its keys are parameters: `config.a.b` is Ref("a.b") unless `known` has a value for it."""
 
     prefix: str = ""
@@ -177,8 +170,7 @@ class Config:
     state: dict[str, object] = field(default_factory=dict)
 
 
-@dataclass(eq=False, slots=True)
-class Either:
+class Either(Struct, eq=False):
     """One of two objects; a condition that is not known decides which."""
 
     condition: Expr
@@ -186,8 +178,7 @@ class Either:
     otherwise: Abstract
 
 
-@dataclass(eq=False, slots=True)
-class Lazy:
+class Lazy(Struct, eq=False):
     """A name of `from module import name` that was not looked up yet."""
 
     module: ModuleValue
@@ -212,8 +203,7 @@ Abstract: TypeAlias = Union[
 ]
 
 
-@dataclass(eq=False, slots=True)
-class Frame:
+class Frame(Struct, eq=False):
     """A scope. `returns` are (path condition, value) of the returns met so far."""
 
     variables: dict[Key, Abstract]
@@ -405,8 +395,7 @@ def kinds_of(value: object) -> tuple[str, ...]:
 # What the evaluator finds: the calls that a program makes, and the exceptions that it handles.
 
 
-@dataclass(eq=False, slots=True)
-class CallRecord:
+class CallRecord(Struct, eq=False):
     """One call that the program makes, with arguments as expressions over its parameters.
 
     `name` is qualified through imports ("torch.utils.data.DataLoader", "transformers.TrainingArguments"); a method of
@@ -480,8 +469,7 @@ class CallRecord:
         return None
 
 
-@dataclass(eq=False, slots=True)
-class TryRecord:
+class TryRecord(Struct, eq=False):
     """A `try` that was entered: `calls` are those made in its body, functions called from it included."""
 
     node: ast.Try

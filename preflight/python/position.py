@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.values import Expr, Op
@@ -12,8 +13,7 @@ from preflight.vocabulary.values import Expr, Op
 Flow: TypeAlias = Literal["next", "return", "raise", "break", "continue"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramArguments:
+class ProgramArguments(Struct, frozen=True):
     """`sys.argv` behind the program's name. `complete`: these are all; else nobody knows what follows them."""
 
     words: tuple[Expr, ...] = ()
@@ -31,8 +31,7 @@ class ProgramArguments:
         return len(self.words) + 1 if self.complete else None
 
 
-@dataclass(frozen=True)
-class ProgramStart:
+class ProgramStart(Struct, frozen=True):
     """What a launch gives a program. `directory`: the current one, relative to the project's root; None: not known."""
 
     environment: Mapping[str, Expr] = field(default_factory=dict)
@@ -40,8 +39,7 @@ class ProgramStart:
     directory: str | None = None
 
 
-@dataclass
-class Position:
+class Position(Struct):
     """The current position: the function and the blocks around the current statement."""
 
     conditions: list[Expr] = field(default_factory=list)

@@ -5,7 +5,7 @@ object was made with, nor what is set behind the training.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from preflight.python.config_objects import config_child
 from preflight.python.objects import (

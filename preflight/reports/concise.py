@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from preflight.reports.not_known import nothing_checked
 from preflight.reports.places import place

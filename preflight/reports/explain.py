@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.reports.not_known import reason_of
 from preflight.reports.places import place
@@ -66,8 +67,7 @@ def _coverage(found: Coverage) -> str:
     return f"GPU memory as an interval ({found.kind}): it held {found.inside:.0%} of {runs}, made without their source"
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """A Job field of the worst combination: its value, how it is known, and where it comes from, as texts."""
 
     field: str

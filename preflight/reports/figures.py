@@ -6,10 +6,11 @@ The terminal (`drawings`) and the page (`svg`, `html`) draw the same description
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Protocol
+
+from msgspec import Struct
 
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.estimates import ALL_PARTS, LENGTHS, DeviceEstimate, Estimates, HostEstimate, Interval
@@ -38,8 +39,7 @@ class StepPoint(Protocol):
     def parts(self) -> tuple[int, ...]: ...
 
 
-@dataclass(frozen=True)
-class StepColumn:
+class StepColumn(Struct, frozen=True):
     """The highest moment of a piece of a step: the memory of the process, and its parts."""
 
     phase: str
@@ -47,8 +47,7 @@ class StepColumn:
     parts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class StepFigure:
+class StepFigure(Struct, frozen=True, dict=True):
     """A step in columns from left to right. `outside`: bytes of the process that no part holds, below all parts.
 
     `capacity`: None also where it is so far from the peak that the drawing would be flat.
@@ -116,8 +115,7 @@ def _columns(points: Sequence[StepPoint], width: int) -> list[list[StepPoint]]:
     return found[:width]
 
 
-@dataclass(frozen=True)
-class MapFigure:
+class MapFigure(Struct, frozen=True):
     """The memory of the process: a column for each length (or size of image) that the model accepts, a row for each
     batch until nothing fits. None: unknown. A single column of no size: the memory was not seen to depend on one."""
 
@@ -195,8 +193,7 @@ def _cell(job: Job, estimate: Callable[[Job], Estimates], values: dict[str, int 
     return estimate(with_fields(job, values)).device
 
 
-@dataclass(frozen=True)
-class MeasuredTier:
+class MeasuredTier(Struct, frozen=True):
     """One tier of a recorded run: the peak of each phase, and what the law said of the highest of them."""
 
     tier: str
@@ -213,8 +210,7 @@ class MeasuredTier:
         return self.peak / self.law.expected if self.law is not None and self.law.expected > 0 else None
 
 
-@dataclass(frozen=True)
-class MeasuredFigure:
+class MeasuredFigure(Struct, frozen=True):
     """A recorded run beside its law."""
 
     tiers: tuple[MeasuredTier, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from preflight.reports.places import place
 from preflight.reports.streams import clean, without_commands

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from html import escape
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.reports import measured, svg
 from preflight.reports.estimate import heading
@@ -46,8 +48,7 @@ _COUNTS = (
 Cell = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """What a page shows beside an estimate: the moments of the step, the lines that hold the most at the peak where a
     dry run has seen them, and recorded runs of the job."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from xml.etree import ElementTree as XML
+
+from msgspec import Struct, field
 
 from preflight.reports.not_known import reason_of
 from preflight.reports.places import place
@@ -26,8 +27,7 @@ _NO_CHARACTERS = re.compile("[\ufffe\uffff]")
 """Code points that XML 1.0 does not allow; `clean` escapes all other ones that it does not."""
 
 
-@dataclass
-class _Case:
+class _Case(Struct):
     """A study or a file with its findings; `skipped`: why nobody judged it."""
 
     name: str

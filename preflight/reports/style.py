@@ -6,9 +6,10 @@ import os
 import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from typing import Literal, TextIO, TypeAlias
+
+from msgspec import Struct
 
 from preflight.reports.streams import clean, coloured, terminal
 from preflight.vocabulary.findings import Severity
@@ -41,8 +42,7 @@ _ENDLESS = 10_000
 """Columns of a pipe: more than any row has."""
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """How text may look: colours, characters beyond ASCII, columns, and whether it goes to a terminal."""
 
     colour: bool = False

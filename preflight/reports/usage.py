@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from preflight.reports.page import page
 from preflight.reports.page import table as markup
@@ -58,7 +59,7 @@ def _lines(found: Usage, look: Look) -> Iterator[str]:
 
 def document(found: Usage) -> dict[str, Any]:
     """The report for programs. Names and meanings only ever gain fields."""
-    return {"version": VERSION, **asdict(found)}
+    return {"version": VERSION, **to_builtins(found)}
 
 
 def html(found: Usage) -> str:

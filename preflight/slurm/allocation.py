@@ -9,8 +9,10 @@ memory that was requested.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.slurm.controller.describe import describe
 from preflight.slurm.controller.job import CLIENT, NODE_CONFIG, RequestRefused, whole
@@ -33,8 +35,7 @@ _DECISIVE = (
 """Fields of a request that decide the job's resources on a node."""
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(Struct, frozen=True):
     """The resources of a job on each of its nodes. None: unknown; `unknown` says why, by the names of these fields.
 
     `impossible` says why no node can give it (None: some node can, or no cluster is known). `settings` names the fields
@@ -64,8 +65,7 @@ class Allocation:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Need:
+class _Need(Struct, frozen=True):
     """A request on nodes of one type."""
 
     nodes: int | None

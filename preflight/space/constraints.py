@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.space.monotone import Ranges, direction, ranges
 from preflight.vocabulary.errors import SettingsError
@@ -29,8 +30,7 @@ class ConstraintError(SettingsError):
     """A constraint in the settings that cannot be read; the message tells the user why."""
 
 
-@dataclass(frozen=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """A named inequality over settings, axes or Job fields."""
 
     name: str
@@ -165,8 +165,7 @@ def worst_corner(expr: Expr, box: Box, except_for: str = "") -> dict[str, Value]
     return corner
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The values that the constraints allow of one setting, both ends included; `by`: the constraints' texts."""
 
     low: int | None = None
@@ -237,8 +236,7 @@ def _tighter(found: Limits, low: int | None, high: int | None, text: str) -> Lim
     return Limits(max(lows, default=None), min(highs, default=None), (*found.by, text))
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """A constraint that combinations of a box break (`everywhere`: all of them), and the values of one of these."""
 
     constraint: Constraint

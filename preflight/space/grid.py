@@ -6,10 +6,12 @@ A *cell* is a combination of the loose axes, a *point* one of the rising axes wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from math import prod
 from operator import le
+
+from msgspec import Struct, field
 
 from preflight.space.jobs import JobMaker, job_maker
 from preflight.space.monotone import direction, increasing, ranges
@@ -31,8 +33,7 @@ CONTINUOUS_STEPS = 256
 """Points at which a continuous range is judged if its ends are no whole numbers: the resolution of the safe range."""
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """The device's or the host's memory: a bound of a job's need, and the capacity.
 
     `bound(job)` is (expected, high) bytes and never falls as numeric fields grow; None if the job is not known well
@@ -63,8 +64,7 @@ class Side:
         return (None, None) if size is None else (EXCEEDS, size)
 
 
-@dataclass(frozen=True)
-class GridLine:
+class GridLine(Struct, frozen=True):
     """An axis as a row of values. `rises`: memory never falls along it."""
 
     axis: Axis
@@ -79,8 +79,7 @@ class GridLine:
         return self.axis.name
 
 
-@dataclass
-class Grid:
+class Grid(Struct, dict=True):
     """The lines of a box, and the verdicts found so far."""
 
     box: Box
@@ -92,14 +91,14 @@ class Grid:
     asked_least: int = 0
     sides: tuple[bool, bool] = (True, True)
     """Whether the device and the host are judged: whether any verdict of them is known."""
-    _maker: JobMaker = field(init=False)
     _known: dict[tuple[Index, Index], Judged] = field(default_factory=dict)
     _equal: dict[tuple[str, ...], Judged] = field(default_factory=dict)
     _seen: dict[Index, tuple[list[Index], list[Index]]] = field(default_factory=dict)
     """For each cell, the highest points that fit and the lowest that exceed, of those judged so far."""
 
-    def __post_init__(self) -> None:
-        self._maker = job_maker(self.box)
+    @cached_property
+    def _maker(self) -> JobMaker:
+        return job_maker(self.box)
 
     @property
     def shape(self) -> Index:

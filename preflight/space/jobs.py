@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.edits_of_job import unchecked
@@ -17,16 +18,14 @@ from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, 
 _MAKERS: BoundedCache[JobMaker] = BoundedCache(64)
 
 
-@dataclass(frozen=True)
-class MadeJob:
+class MadeJob(Struct, frozen=True):
     """One combination as a Job. `unknown`: for each unknown Job field, the reason."""
 
     job: Job
     unknown: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class JobMaker:
+class JobMaker(Struct, frozen=True, dict=True):
     """Makes the Jobs of one box. Fields that no axis feeds are evaluated once."""
 
     box: Box

@@ -8,10 +8,11 @@ Only the worst combination of each box gets the full estimate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from math import prod
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from preflight.space.constraints import Constraint, parse_all
 from preflight.space.counting import count, total

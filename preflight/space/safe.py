@@ -12,9 +12,10 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
+
+from msgspec import Struct
 
 from preflight.space.constraints import Constraint, holds, in_box, truth_direction
 from preflight.space.grid import FITS, Grid, GridLine, Index, halves, volume
@@ -33,16 +34,14 @@ Subset = tuple[tuple[int, ...], ...]
 """The kept indices of each loose line."""
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(Struct, frozen=True):
     rank: tuple[float, ...]
     subset: Subset
     low: Index
     high: Index
 
 
-@dataclass
-class _Search:
+class _Search(Struct):
     grid: Grid
     cells: Sequence[Index]
     constraints: Sequence[tuple[Expr, frozenset[str]]]

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight import __version__
 from preflight.store.records import KeptRun, kind_of
@@ -29,8 +31,7 @@ PRIOR = 9
 """Jobs that count for the shipped figures, whose median residual is 1."""
 
 
-@dataclass(frozen=True)
-class Learnt:
+class Learnt(Struct, frozen=True):
     """Runs on one kind of GPU: those of the same job, and all others."""
 
     same: tuple[KeptRun, ...] = ()

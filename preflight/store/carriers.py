@@ -12,9 +12,10 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from preflight.store.records import KeptRun, plain
 from preflight.vocabulary.errors import UsageError
@@ -57,8 +58,7 @@ def told(what: str) -> Iterator[None]:
         raise UsageError(f"{what}: {' '.join(str(error).split())[:300] or type(error).__name__}") from error
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(Struct, frozen=True):
     """A file or a folder at an address that fsspec knows: "s3://team/runs/", "file:///shared/all.jsonl"."""
 
     address: str
@@ -97,8 +97,7 @@ class Address:
                         yield data.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True)
-class Mlflow:
+class Mlflow(Struct, frozen=True):
     """Artifacts of a run of MLflow, one for each record. `run`: its id; "": that of MLFLOW_RUN_ID."""
 
     run: str
@@ -128,8 +127,7 @@ class Mlflow:
                     yield from Path(client.download_artifacts(run, one.path, folder)).read_text("utf-8").splitlines()
 
 
-@dataclass(frozen=True)
-class Optuna:
+class Optuna(Struct, frozen=True):
     """User attributes of a study, one for each record. `place`: "STORAGE#STUDY"."""
 
     place: str

@@ -10,9 +10,10 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from preflight.store import folders
 from preflight.store.carriers import LONGEST, Address, Carrier, Mlflow, Optuna, line_of
@@ -30,8 +31,7 @@ _COLUMNS = ("id", "started", "outcome", "gpu", "record")
 """The first ones are for a reader of tables; `record` is the whole line."""
 
 
-@dataclass(frozen=True)
-class File:
+class File(Struct, frozen=True):
     """A file of lines, or a table of Parquet."""
 
     path: Path
@@ -68,8 +68,7 @@ class File:
             raise UsageError(f"{self.path} cannot be read: {error.strerror or error}") from error
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """A folder with a file for each run, as a shared store is."""
 
     path: str

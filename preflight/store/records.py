@@ -8,9 +8,11 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, get_args
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from preflight import __version__
 from preflight.memory.device.law.catalogue import find, names
@@ -34,8 +36,7 @@ _LEARNT = ("sample_bytes",)
 """Fields of `data` that a run measures: the job is the same before and after they are known."""
 
 
-@dataclass(frozen=True)
-class Peak:
+class Peak(Struct, frozen=True):
     """The most bytes of one rank in one phase, beside what the law says of the whole run in this tier."""
 
     rank: int
@@ -45,8 +46,7 @@ class Peak:
     law: tuple[int, int, int] | None = None
 
 
-@dataclass(frozen=True)
-class KeptRun:
+class KeptRun(Struct, frozen=True):
     """One run. `job`: the canonical fields; None: the command was not read."""
 
     id: str
@@ -203,7 +203,7 @@ def _law(law: DeviceEstimate | None, tier: str) -> tuple[int, int, int] | None:
 
 def plain(run: KeptRun) -> dict[str, Any]:
     """As a line of JSON has it. The run may have been kept by a version that left more in its job."""
-    return {"format": FORMAT, **asdict(run), "job": None if run.job is None else _scrubbed(run.job)}
+    return {"format": FORMAT, **to_builtins(run), "job": None if run.job is None else _scrubbed(run.job)}
 
 
 class NotARun(ValueError):

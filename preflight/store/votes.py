@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.store.records import KeptRun, hash_of
 from preflight.vocabulary.watched import PLAUSIBLE
@@ -18,8 +19,7 @@ COVERAGE = 0.9
 """Share of jobs to come between the ends: 5 % are to be outside on each side."""
 
 
-@dataclass(frozen=True)
-class Vote:
+class Vote(Struct, frozen=True):
     """Measured over expected allocated bytes of one run. `censored`: it would have been more. `weight`: the runs of one
     family of jobs from one source have one vote together."""
 
@@ -28,8 +28,7 @@ class Vote:
     censored: bool = False
 
 
-@dataclass(frozen=True)
-class Votes:
+class Votes(Struct, frozen=True):
     """Votes of jobs that are as hard to estimate. `jobs`: families of jobs, one for each source."""
 
     votes: tuple[Vote, ...]

@@ -9,8 +9,9 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from preflight.store.carriers import PREFIX, library, line_of, told
 from preflight.store.records import KeptRun
@@ -22,8 +23,7 @@ WHOLE, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 MOST_BYTES = 1 << 30
 
 
-@dataclass(frozen=True)
-class Wandb:
+class Wandb(Struct, frozen=True):
     """The summary of a run. `place`: "[ENTITY/]PROJECT/RUN"; "": the run that an agent's variables name."""
 
     place: str
@@ -58,8 +58,7 @@ class Wandb:
             yield from (str(value) for key, value in dict(summary).items() if key.startswith(PREFIX))
 
 
-@dataclass(frozen=True)
-class WandbFile:
+class WandbFile(Struct, frozen=True):
     """The file of an offline run, as in wandb/offline-run-.../run-....wandb."""
 
     path: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.study.assemble import assemble
 from preflight.study.follow import INSIDE, Chain, Follower, crashed

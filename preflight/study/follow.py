@@ -7,10 +7,12 @@ composes belong to its step and are no steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dialects import Dialect, load, only_evaluates, recognise, started
 from preflight.study.scope import Scope
@@ -48,8 +50,7 @@ INSIDE = ("command", "job")
 """Links to a part of the file that has them."""
 
 
-@dataclass(frozen=True)
-class ChainStep:
+class ChainStep(Struct, frozen=True):
     """One file of a chain: its reading, how it was started, and the values of its names."""
 
     reading: Reading

@@ -10,9 +10,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from preflight.study.follow import Chain, Follower
 from preflight.vocabulary.budgets import LAUNCHER_CHARACTERS, LAUNCHER_FILES, Budget

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.program.names import binding_for, of_a_device
 from preflight.slurm.resources import resources
@@ -47,8 +49,7 @@ ALSO_BY_NAME = ("train.seq_len",)
 length of the samples, too, if nothing else says how long they are."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A binding that a Job field may obey; its expression is over marked axes."""
 
     rank: Rank
@@ -62,8 +63,7 @@ class Candidate:
     perhaps: bool = False
 
 
-@dataclass
-class Draft:
+class Draft(Struct):
     """An unfinished box: its launch, and the results of the passes so far."""
 
     chain: Chain

@@ -9,7 +9,8 @@ fix of the other line does not change it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.vocabulary.study import Box, Study
 from preflight.vocabulary.values import Choices, Const, Domain, Expr, Origin, Ref

@@ -7,7 +7,8 @@ never confused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.budgets import JOINED_DEPTH, JOINED_NODES
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, evaluate, names, unknown
@@ -16,8 +17,7 @@ MARK = "\0"
 """The first character of an axis's name in expressions over several files."""
 
 
-@dataclass
-class Scope:
+class Scope(Struct):
     """The names of one file: its own `axes`; `given` by callers, over marked axes; `local`, not yet resolved."""
 
     axes: frozenset[str] = frozenset()

@@ -11,9 +11,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from preflight.system.import_path import checked_trees, foreign
 
@@ -29,8 +30,7 @@ _OWN = re.compile(rb"^\[preflight\.rules\]\r?\npreflight = preflight_rules\s*(?=
 """The section of preflight's own distribution (pyproject.toml)."""
 
 
-@dataclass(frozen=True, order=True)
-class AddedEntry:
+class AddedEntry(Struct, frozen=True, order=True):
     """One entry point of a distribution. `broken`: the distribution's list of entry points cannot be read."""
 
     value: str

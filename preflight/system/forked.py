@@ -19,7 +19,8 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.system import observed
 
@@ -31,8 +32,7 @@ _NUMBER = struct.Struct("<i")
 _LENGTH = struct.Struct("<q")
 
 
-@dataclass
-class Done:
+class Done(Struct):
     """The results of the pieces that were done, and why others were not."""
 
     results: dict[int, object] = field(default_factory=dict)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.vocabulary.reading import FALSE, SWITCHES, TRUE, Parameter, Word, convert, word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, evaluate, names, unknown
@@ -17,8 +18,7 @@ _SWEPT = "wandb"
 """The kind of a parameter that no command line sets."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundArguments:
+class BoundArguments(Struct, frozen=True):
     """A parsed argv: parameter -> expression, and the words that no parameter takes.
 
     `unread` is the last word that may be any option. Each parameter that no later word sets is unknown then.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.standing import Assumption
 from preflight.vocabulary.values import Unknown
@@ -21,8 +22,7 @@ DEVICE_PARTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """Bytes, made so that 90 % of measured runs lie between `low` and `high`."""
 
     low: int
@@ -38,8 +38,7 @@ class Interval:
         return "at-risk" if self.high > capacity else "fits"
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """The measured runs behind the width of an interval: `rows` of `sources` that are as hard to estimate (`kind`).
     `inside`: the share of them that lay inside when the width was made without their source."""
 
@@ -49,8 +48,7 @@ class Coverage:
     inside: float
 
 
-@dataclass(frozen=True, slots=True)
-class LargestAllocation:
+class LargestAllocation(Struct, frozen=True):
     """The largest single tensor of the run; `product` spells its size out: "200 tokens x 10,000,000 vocabulary x 4"."""
 
     bytes: int
@@ -58,8 +56,11 @@ class LargestAllocation:
     product: str
 
 
-@dataclass(frozen=True)
-class DeviceEstimate:
+def _none_known() -> int | None:
+    return None
+
+
+class DeviceEstimate(Struct, frozen=True, eq=False, dict=True):
     """One GPU's memory over the phases of a job; `phase` and `where` (a module) are where the peak sits.
 
     `breakdown` (keys: DEVICE_PARTS) sums to `process.expected`. `phases` has each phase's process bytes (expected).
@@ -88,7 +89,14 @@ class DeviceEstimate:
     """What runs that were recorded changed in it, with their number."""
     coverage: Coverage | None = None
     """Of the interval of `process`; None: measured runs say nothing of its width."""
-    find_largest_batch: Callable[[], int | None] = field(default=lambda: None, repr=False, compare=False)
+    find_largest_batch: Callable[[], int | None] = _none_known
+
+    def __eq__(self, other: object) -> bool:
+        """Without `find_largest_batch`, which answers the same where the rest is the same."""
+        if not isinstance(other, DeviceEstimate):
+            return NotImplemented
+        compared = (name for name in self.__struct_fields__ if name != "find_largest_batch")
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
 
     @property
     def fitting(self) -> bool:
@@ -104,8 +112,7 @@ NODE_LIMITS = ("node_memory", "node_memory + swap")
 """Values of `HostEstimate.limited_by` for a job that may use all of its machine."""
 
 
-@dataclass(frozen=True)
-class HostEstimate:
+class HostEstimate(Struct, frozen=True):
     """One node's memory; `breakdown` sums to `per_node.expected`. `peak` says at which moment it is reached.
 
     `limit` is what the job may use; `limited_by` names it (memory_limit, node_memory, node_memory + swap).
@@ -122,6 +129,13 @@ class HostEstimate:
     notes: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     """As those of `DeviceEstimate`."""
+
+    def __eq__(self, other: object) -> bool:
+        """Without `find_largest_batch`, which answers the same where the rest is the same."""
+        if not isinstance(other, DeviceEstimate):
+            return NotImplemented
+        compared = (name for name in self.__struct_fields__ if name != "find_largest_batch")
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
 
     @property
     def fitting(self) -> bool:
@@ -154,8 +168,7 @@ def shown_by(kind: type, made: Page) -> None:
     _MAKERS[kind] = made
 
 
-@dataclass(frozen=True)
-class Estimates(Shown):
+class Estimates(Shown, Struct, frozen=True):
     """The device and host estimates of one Job, and the Job fields that are missing for one of them."""
 
     device: DeviceEstimate | None
@@ -190,8 +203,7 @@ LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Powers of two, the lengths that people train with."""
 
 
-@dataclass(frozen=True)
-class FrontierRow:
+class FrontierRow(Struct, frozen=True):
     """At one length (None: the model has none, or it is known): the largest batch that fits (0: none does, None: it is
     not known), and the estimate by batch."""
 
@@ -200,8 +212,7 @@ class FrontierRow:
     needs: tuple[tuple[int, DeviceEstimate], ...]
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """With this one setting different, the estimate would be `expected`; `part` is the term that moves most."""
 
     field: str
@@ -211,8 +222,7 @@ class Explanation:
     change: int
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """A measurement against the process tier. `explanations`: the closest first, those that agree within 5 % only."""
 
     measured: int
@@ -225,8 +235,7 @@ ALL_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "temp
 """The parts of allocated bytes, in the order in which they are counted and drawn."""
 
 
-@dataclass(frozen=True)
-class StepMoment:
+class StepMoment(Struct, frozen=True):
     """Bytes: `parts` in the order of ALL_PARTS, `allocated` their sum, `reserved` what the allocator holds."""
 
     phase: str
@@ -235,8 +244,7 @@ class StepMoment:
     parts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Storages that one line or module holds at the peak of requested bytes; `part` is one of ALL_PARTS."""
 
     name: str

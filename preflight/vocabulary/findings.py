@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from preflight.vocabulary.estimates import Interval
 from preflight.vocabulary.reading import Problem
@@ -44,8 +45,7 @@ class Safety(str, Enum):
     """Anything else."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptBy:
+class KeptBy(Struct, frozen=True):
     """What stays of an axis for each value of another axis, such as the one of the model.
 
     `kept`: pairs of a value of `axis` and the values (or the two bounds) that stay with it.
@@ -55,8 +55,7 @@ class KeptBy:
     kept: tuple[tuple[Value, tuple[Value, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """Give a Job field another value: `Change("train.batch_size", 16)`.
 
     For an axis of a search space, `keep` is the values (or the two bounds of a range) that stay; `value` is unused.
@@ -71,8 +70,7 @@ class Change:
     by: KeptBy | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """A repair that a rule proposes, as changes of Job fields; `preflight.fixes` makes edits of it and proves them."""
 
     title: str
@@ -84,8 +82,7 @@ class Proposal:
     """For malformed text: the edit itself, where no Job field is concerned."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeCost:
+class TimeCost(Struct, frozen=True):
     """What a fix costs in time: by which factor `what` takes longer, as a range; why; and the source of the range."""
 
     low: float
@@ -95,8 +92,7 @@ class TimeCost:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A proposal that was proved: applied to a copy, read and estimated again, and the finding is gone."""
 
     title: str
@@ -106,16 +102,14 @@ class Fix:
     costs: tuple[TimeCost, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One named amount of a breakdown, in bytes."""
 
     name: str
     bytes: int
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing wrong (or worth saying) with one study.
 
     `message` is one line and carries the bound values. `notes` follow it in full output, `help` says how to fix it by
@@ -140,7 +134,7 @@ class Finding:
     capacity: int | None = None
     side: MemorySide = ""
     """The memory that `parts`, `interval` and `capacity` are about."""
-    proposals: tuple[Proposal, ...] = field(default=(), repr=False)
+    proposals: tuple[Proposal, ...] = ()
     """The best first; `preflight.fixes` keeps the first that it can prove."""
     fix: Fix | None = None
     study: int | None = None

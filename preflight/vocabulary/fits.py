@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
 from preflight.vocabulary.findings import Fix
@@ -23,8 +24,7 @@ NEED = "process"
 """The key of a frontier's row for the need where no largest value can be told."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The value of `field` with which a job fits, everything else as it is.
 
     `value` None: no value fits (`reason` is empty), or none can be told (`reason` says why, `missing` which fields have
@@ -58,8 +58,7 @@ class Answer:
         return self.estimates.device if self.memory == "device" else self.estimates.host
 
 
-@dataclass(frozen=True)
-class FitOf:
+class FitOf(Struct, frozen=True):
     """The answers for one job: a job stated by values, or the worst combination of a part (`branch`) of a search."""
 
     job: Job
@@ -70,8 +69,7 @@ class FitOf:
     """The axes' values of the worst combination; empty if there is no search."""
 
 
-@dataclass(frozen=True)
-class FitOfStudy:
+class FitOfStudy(Struct, frozen=True):
     """The answers of one study or job. `fix`: the proved change of its files that writes the answer of `field`."""
 
     paths: tuple[str, ...]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """A GPU: `capacity` is the memory that CUDA reports and a process can use (bytes, conservative), not the nameplate.
 
     `context` is the CUDA context with libraries outside PyTorch's allocator, one process: (low, expected, high) bytes.
@@ -22,8 +21,7 @@ class Gpu:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A node type of a cluster or a workstation. Bytes; None: unknown."""
 
     name: str
@@ -50,8 +48,7 @@ class Node:
     """The names of the nodes, as a host list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """A SLURM partition: bytes and minutes, None where the cluster sets none."""
 
     name: str
@@ -73,8 +70,7 @@ class Partition:
     """Nodes are given whole (OverSubscribe=EXCLUSIVE)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroup:
+class Cgroup(Struct, frozen=True):
     """The limits that the cluster enforces on jobs (cgroup.conf); None: not known."""
 
     constrain_memory: bool | None = None
@@ -87,8 +83,7 @@ class Cgroup:
     """Share of a node's memory that one job may use (MaxRAMPercent); None: all of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """Where a job may run: one workstation is a cluster of one node type and no partitions."""
 
     name: str

@@ -7,15 +7,15 @@ tuple OPTIMIZERS of rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from preflight.system.entry_points import AddedEntry
 from preflight.vocabulary.extensions import OPTIMIZERS, distinct, installed, loaded, wrong
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """`states`: bytes of each storage made in the first step, in order, and kept. `waves`: storages held together in
     every step; one wave is over before the next begins."""
 
@@ -33,8 +33,7 @@ Params = Sequence[tuple[int, int]]
 IMPLEMENTATIONS = ("foreach", "fused", "for-loop")
 
 
-@dataclass(frozen=True)
-class Copies:
+class Copies(Struct, frozen=True):
     """A step that makes copies of its parameters, in their own dtype.
 
     `states` are kept. `foreach` are held for a moment of all parameters at once, `loop` of one parameter. `bound` of
@@ -59,8 +58,7 @@ class Copies:
         return Step(states, tuple((size,) * self.loop + (before,) * self.bound for size, before in pairs))
 
 
-@dataclass(frozen=True)
-class Optimizer:
+class Optimizer(Struct, frozen=True):
     """An optimizer that another distribution adds: the Job's name of it, its step and how programs spell it.
 
     `step` takes the implementation (foreach, fused or for-loop) and the parameters; `Copies` is one. Spellings are in

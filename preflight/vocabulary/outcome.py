@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.estimates import Estimates, Holder, Shown, StepMoment
 from preflight.vocabulary.findings import Finding, Fix, Severity
@@ -22,8 +23,7 @@ from preflight.vocabulary.verdicts import Points, SpaceVerdict
 from preflight.vocabulary.watched import MeasuredRun
 
 
-@dataclass(frozen=True)
-class StudyResult:
+class StudyResult(Struct, frozen=True, eq=False):
     """A study and its verdict. `smallest`: the GPU with the least memory that the worst job fits, if none was named.
 
     `estimate` judges any other job of the study as its own jobs were judged.
@@ -37,22 +37,22 @@ class StudyResult:
     smallest: Gpu | None = None
     notes: tuple[str, ...] = ()
     """Assumptions about the machine."""
-    estimate: Callable[[Job], Estimates] | None = field(default=None, compare=False, repr=False)
+    estimate: Callable[[Job], Estimates] | None = None
     standings: Mapping[str, Standing] = field(default_factory=dict)
     """How each Job field of the worst job is known, of the fields that something states or that have a default."""
-    held: Mapping[str, Held] = field(default_factory=dict, compare=False, repr=False)
+    held: Mapping[str, Held] = field(default_factory=dict)
     """The same over all combinations, with reasons: what `estimate` weakens verdicts by."""
     unjudged: Unknown | None = None
     """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
     remarks: tuple[str, ...] = ()
     """What is known of it by other means than its files, or would be."""
-    points: Callable[[int], Points] | None = field(default=None, compare=False, repr=False)
+    points: Callable[[int], Points] | None = None
     """At most so many combinations with their estimates, for a report that lists them."""
-    moments: Callable[[Job], Sequence[StepMoment]] | None = field(default=None, compare=False, repr=False)
+    moments: Callable[[Job], Sequence[StepMoment]] | None = None
     """The step of a job of the study, for a report that draws it."""
-    holders: Callable[[Job], Sequence[Holder]] | None = field(default=None, compare=False, repr=False)
+    holders: Callable[[Job], Sequence[Holder]] | None = None
     """The user's lines that hold the most at the peak of a job, where a dry run has seen them."""
-    measured: Callable[[Job], Sequence[MeasuredRun]] | None = field(default=None, compare=False, repr=False)
+    measured: Callable[[Job], Sequence[MeasuredRun]] | None = None
     """The recorded runs of a job, newest first, for a report that shows them beside the estimate."""
 
     @property
@@ -61,8 +61,7 @@ class StudyResult:
         return self.unjudged is not None and self.unjudged.cause is Cause.time_limit
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """One project's findings, sorted by place, and studies. Paths are relative to the project's root.
 
     `files` were recognised and read, `unrecognised` were not, and `refused` are those of them that were named.
@@ -88,8 +87,7 @@ GPU = "machine.gpu"
 AnswerKind = Literal["text", "number", "choice", "truth"]
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A Job field that no file states, or that is only assumed. `words` ask for it.
 
     `studies` lack it, and the files of `replaces` other studies state another value, which the setting would replace.
@@ -120,8 +118,7 @@ class Question:
         return {"number": "NUMBER", "truth": "true"}.get(self.kind, '"..."')
 
 
-@dataclass(frozen=True)
-class Outcome(Shown):
+class Outcome(Shown, Struct, frozen=True, dict=True):
     """All projects of one command. Paths are relative to `root` in machine formats, to `base` (the cwd) for people."""
 
     reports: tuple[Report, ...]
@@ -132,7 +129,7 @@ class Outcome(Shown):
     notes: tuple[str, ...] = ()
     checkout: Path | None = None
     """The version-controlled tree around `root`, which services that show findings name paths from."""
-    rules: Mapping[str, type[Rule]] = field(default_factory=dict, repr=False)
+    rules: Mapping[str, type[Rule]] = field(default_factory=dict)
     """The installed rules by name, for formats that explain them."""
     questions: tuple[Question, ...] = ()
     """What the user could state so that more studies get a verdict, most valuable first."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.system import observed
 from preflight.vocabulary.errors import PreflightError
@@ -25,8 +26,7 @@ class TimeOver(PreflightError):
     """The time limit is over, and what was under way is not known. Where no loop stops at it, the command fails."""
 
 
-@dataclass(frozen=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """When a run has to end: the `seconds` that it was given, and that moment on its clock."""
 
     seconds: float
@@ -47,8 +47,7 @@ class Deadline:
         return f"within {self.seconds:g} s ({OPTION})"
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """What loops ask: say what is done (`shown`), and stop when the time is over."""
 
     shown: Shown = nullcontext

@@ -6,9 +6,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from preflight.system import observed
 from preflight.system.files import MAX_BYTES as MAX_BYTES
@@ -50,8 +51,7 @@ VARIABLES = {
 """Variable -> long option, in the order sbatch reads them (22.05; those that say nothing about resources left out)."""
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """`sbatch ARGUMENTS script` in an environment. `arguments` are sbatch's own words, up to the script's name."""
 
     arguments: tuple[str, ...] = ()

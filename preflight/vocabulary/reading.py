@@ -13,9 +13,10 @@ Dialects do not import each other: a link is followed by `preflight.study`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.budgets import Budget
 from preflight.vocabulary.text import DocumentError
@@ -60,8 +61,7 @@ class Rank(IntEnum):
     """`--set` states the field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word of an argv: literal text (`prefix`), then a value, if any.
 
     `--bs=16` is Word("--bs=", Const("16")), `--bs 16` the two words Word("--bs") and Word("", Const("16")); values that
@@ -87,8 +87,7 @@ def word(text: str, origin: Origin | None = None) -> Word:
     return Word(head + equals, Const(tail, at), origin)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """How a link starts its target. processes and machines. None: not said here (an outer launch or a default does)."""
 
     launcher: Launcher = "python"
@@ -110,16 +109,14 @@ TORCHRUN_RANKS = "PET_NPROC_PER_NODE"
 """The variable from which torchrun takes its processes per node, where no option says them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(Struct, frozen=True):
     """How a script gives a job to SLURM: `sbatch OPTIONS job.sh`. `script` is the text of a job that is no file."""
 
     options: tuple[Word, ...] = ()
     script: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """This file starts (or configures) another: `target` relative to the project's root, with `/`.
 
     `settings` are values the target reads by name without argv (a sweep's parameters through wandb.config).
@@ -139,8 +136,7 @@ class Link:
     """Set if the target is a job script that is given to sbatch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """How a file is started: a link, seen from its target."""
 
     caller: str
@@ -151,8 +147,7 @@ class Call:
     submitted: Submitted | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A parameter of a program: `name` is its name in expressions (argparse dest, config key)."""
 
     name: str
@@ -165,8 +160,7 @@ class Parameter:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """A Job field takes the value of an expression over parameters, axes and settings."""
 
     field: str
@@ -179,8 +173,7 @@ class Binding:
     """Only a run decides whether the program makes the call that says so; nothing else gives the field a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A key of a config layer (dotted), with its value; `rank` orders layers, higher wins."""
 
     key: str
@@ -193,8 +186,7 @@ NOT_SEARCHED = "not_searched"
 """The fact that a budget ended the search for what starts a file, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """Something the program does that rules speak of; see FACTS."""
 
     name: str
@@ -233,8 +225,7 @@ FACTS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something malformed in a file; `rule` names the rule that reports it (invalid-config when none is closer).
 
     `fix` is the text that would repair the span, where there is exactly one. `also` has more places of the same cause,
@@ -266,8 +257,7 @@ def cannot_be_parsed(path: str, error: DocumentError) -> Problem:
     return Problem("invalid-config", f"not read: {error.message}", Origin(path, error.span), "info")
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """A part of a file that was not followed, since it is over a budget: what it starts is unknown."""
 
     why: Unknown
@@ -281,8 +271,7 @@ class Unread:
         return cls(Unknown(f"it is {budget.over}", Cause.budget), origin, whole)
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """One box of a conditional space: its fixed values, and its own axes, settings and bindings."""
 
     fixed: Mapping[str, Value] = field(default_factory=dict)
@@ -291,8 +280,7 @@ class Branch:
     bindings: tuple[Binding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A request for SLURM, as written (None: not given). `origins` by the names below."""
 
     nodes: Value = None
@@ -352,8 +340,7 @@ class Request:
     """The further parts of a heterogeneous job."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartedProgram:
+class StartedProgram(Struct, frozen=True):
     """A program that a script starts, by its name, and the places of the links that lead to it.
 
     Programs of one `group` run at the same time.
@@ -364,8 +351,7 @@ class StartedProgram:
     links: tuple[Origin | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """All that one file says, unmerged."""
 
     path: str

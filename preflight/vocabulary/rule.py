@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, cast, get_args, get_origin
 
+from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypeVar
 
@@ -41,8 +41,7 @@ O_co = TypeVar("O_co", bound=Options, covariant=True, default=Options)
 """A rule's options. Covariant, so that a rule with options is a `Rule` too: the engine gives each rule its own."""
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Struct, frozen=True):
     """A small project that must (`finds` > 0) or must not (0) trigger the rule: test and documentation in one.
 
     `files`: name -> text; the first is checked. `fixed`: name -> exact text after the fix (`unsafe`: needs
@@ -59,8 +58,7 @@ class Example:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Case(Generic[O_co]):
+class Case(Struct, Generic[O_co], frozen=True):
     """One study with everything that is known about it, as a rule sees it.
 
     `worst` is the job of a single run, or the worst combination of a search. `estimate` judges any other Job at full

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args, get_origin
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.vocabulary import optimizer
 from preflight.vocabulary.extensions import wrong
@@ -48,8 +50,7 @@ QUANTIZATIONS: Mapping[str, str] = {"4bit": "fp4", "8bit": "int8", "no": "none"}
 KEPT: Mapping[str, str] = {"true": "step", "false": "no"}
 
 
-@dataclass(frozen=True, slots=True)
-class FieldKind:
+class FieldKind(Struct, frozen=True):
     """The type of a Job field: `name` is int, float, bool, enum, str, list, dict or any."""
 
     name: str

@@ -6,9 +6,10 @@ known well and that a verdict depends on. docs/explanation/certainty.md explains
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
+
+from msgspec import Struct
 
 from preflight.vocabulary.values import Cause, Unknown, Value
 
@@ -43,8 +44,7 @@ class Standing(Enum):
         return self not in (Standing.by_name, Standing.assumed, Standing.unknown)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """How the value of a field is known. `why` it is not known better, for the user.
 
     `others`: the only other values that it may have; empty: it may have any. `unsaid`: no file states the value, and
@@ -57,8 +57,7 @@ class Held:
     unsaid: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
+class Assumption(Struct, frozen=True):
     """A Job field whose value is not known well, with the value that the estimate has and the reason.
 
     `why` is for the user and completes "train.batch_size = 8: ...".

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.reading import Fact, Launch, Link, Problem, Reading, Request, Unread
@@ -35,8 +36,7 @@ class Source(Enum):
     measured = "a recorded run of the program"
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """A Job field's winning expression over axes, and the settings that lost against it.
 
     `where`: the file, or the node type, that `source` speaks of.
@@ -76,8 +76,7 @@ class Bound:
         return Standing.by_name if self.setting else Standing.read
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(Struct, frozen=True):
     """A part of the search space in which every axis ranges freely. A single job is one box with no axes.
 
     `fixed`: axes that have one value here (the branch). `fields`: Job field -> Bound, over `axes` alone.
@@ -114,8 +113,7 @@ def size_of(axis: Axis) -> int | None:
     return domain.size() if hasattr(domain, "size") else None
 
 
-@dataclass(frozen=True)
-class Study:
+class Study(Struct, frozen=True):
     """One launch: a Job with open settings, and its search space. `paths`: all its files, the starting one first."""
 
     paths: tuple[str, ...]
@@ -133,11 +131,11 @@ class Study:
     unread_beside: tuple[str, ...] = ()
     """Those of them that run at the same time."""
     program: str | None = None
-    readings: tuple[Reading, ...] = field(default=(), repr=False)
+    readings: tuple[Reading, ...] = ()
     """The readings of its files, the file that starts it first."""
-    links: tuple[Link, ...] = field(default=(), repr=False)
+    links: tuple[Link, ...] = ()
     """The links that were followed, outermost first."""
-    same: tuple[Study, ...] = field(default=(), repr=False)
+    same: tuple[Study, ...] = ()
     """Other launches of the same job, for which this study stands."""
     unread: Unread | None = None
     """Set for what a file starts beyond a budget: nothing of it is known."""
@@ -152,8 +150,7 @@ class Study:
         return any(box.axes for box in self.boxes) or len(self.boxes) > 1
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A given path that makes no study, and why (`reason` in words for the user).
 
     unrecognised: no dialect knows it. unreadable: missing, a directory, binary, too large. malformed: it cannot be

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+
+from msgspec import Struct
 
 from preflight.vocabulary.values import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A span as a person counts it: lines and columns from 1, columns in code points, ends exclusive."""
 
     path: str
@@ -33,8 +33,7 @@ class DocumentError(Exception):
         self.message, self.span, self.mistake = message, span, mistake
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True, dict=True):
     """A file's text exactly as it stands: line endings kept, a byte-order mark left out of `text` (but for shell
     scripts, which it is a part of).
 
@@ -78,8 +77,7 @@ class Source:
         return Place(self.path, *self.line_column(span.start), *self.line_column(span.end))
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Replace `span` of the file `path` by `text`."""
 
     path: str

@@ -4,8 +4,9 @@ passed to all code that looks up laws."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.vocabulary.budgets import TraceTime
 from preflight.vocabulary.progress import QUIET, Progress
@@ -16,21 +17,30 @@ def anything(path: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Tracing:
+class Tracing(Struct, frozen=True, eq=False):
     """Whether models without a shipped law are traced, and by which Python (None: this one)."""
 
     allowed: bool = True
     interpreter: str | None = None
     trusted: bool = False
     """Whether import targets of the user's own may be imported (`--trust`)."""
-    may_read: Callable[[Path], bool] = field(default=anything, compare=False)
+    may_read: Callable[[Path], bool] = anything
     """Whether a law that a Job names by its file may be read. Not compared: each check has a function of its own, that
     says the same where the trust is the same (`CheckSetup.trust`)."""
-    progress: Progress = field(default=QUIET, compare=False)
+    progress: Progress = QUIET
     """What says which model is traced, and until when traces and estimates may be made."""
-    time: TraceTime | None = field(default=None, compare=False)
+    time: TraceTime | None = None
     """What the traces of a check may use together; None: each has its own limit alone."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tracing) and self._policy == other._policy
+
+    def __hash__(self) -> int:
+        return hash(self._policy)
+
+    @property
+    def _policy(self) -> tuple[bool, str | None, bool]:
+        return self.allowed, self.interpreter, self.trusted
 
 
 TRACE = Tracing()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class UsedGroup:
+class UsedGroup(Struct, frozen=True):
     """The runs of one team with one model on one kind of GPU. None: no run says it.
 
     `predicted` and `measured` are medians over jobs, of reserved bytes, and `ratio` the median of their ratios.
@@ -34,8 +33,7 @@ class UsedGroup:
     node_unused: int | None = None
 
 
-@dataclass(frozen=True)
-class BackTest:
+class BackTest(Struct, frozen=True):
     """How often a measured peak lay in the interval that was forecast for it, a job once for each team.
 
     `below` and `above` the interval; `share` inside, and the ends of the 95 % interval around it.
@@ -51,8 +49,7 @@ class BackTest:
     high: float
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """The report. `promised`: the share of jobs that an interval is made for. `missed`: jobs that ran out of memory on
     a GPU that the whole forecast interval fitted, of `died` that ran out and had a forecast."""
 
@@ -65,5 +62,5 @@ class Usage:
     jobs: int = 0
     left_out: int = 0
     """Runs whose command was not read, so that their job is not known."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """Records that could not be read."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias, Union
+
+from msgspec import Struct
 
 from preflight.vocabulary.budgets import VALUE_LENGTH
 
@@ -47,8 +48,7 @@ class Cause(Enum):
     """It was not looked at before the time limit of the run was over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """A value that cannot be known statically, and why.
 
     `words` say why to the user: they complete "unknown: ...". `fields` are the Job fields that would have to be stated.
@@ -103,8 +103,7 @@ def _without_unknown(value: object) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Half-open range of offsets into a document's text, in code points."""
 
     start: int
@@ -114,8 +113,7 @@ class Span:
 Route: TypeAlias = "tuple[str | int, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a value is written: the file, the span of the value's own text, and how to reach it by structure.
 
     `route` is the path of keys and indices in a YAML or JSON document (None in Python and bash, where the span is all
@@ -132,24 +130,21 @@ class Origin:
     unless: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(Struct, frozen=True):
     """A literal (or `Unknown`), with the place of its text."""
 
     value: Value
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """A name to be found in the environment: a program's parameter, a config key, or an axis of the search space."""
 
     name: str
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(Struct, frozen=True):
     """An operation of `OPERATIONS` (or "if": condition, then, else) on other expressions."""
 
     operator: str
@@ -177,6 +172,9 @@ class Op:
                 return False
             left += zip(one.operands, two.operands, strict=True)
         return True
+
+    def __hash__(self) -> int:
+        return hash((self.operator, self.operands, self.origin))
 
 
 Expr: TypeAlias = Union[Const, Ref, Op]
@@ -360,16 +358,14 @@ def origins(expr: Expr) -> Iterator[Origin]:
 # --- domains of a search space's axes -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
+class Choices(Struct, frozen=True):
     """One of some listed values; `origins` has the place of each (or is empty)."""
 
     values: tuple[Value, ...]
     origins: tuple[Origin | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """Numbers from `low` to `high`, both included; `step` None means continuous (the count is unbounded).
 
     `low_origin` and `high_origin` are the places of the two bounds.
@@ -391,8 +387,7 @@ class Range:
         return max(0, math.floor(steps + 1e-9) + 1) if math.isfinite(steps) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Unbounded:
+class Unbounded(Struct, frozen=True):
     """A distribution with no finite worst case (normal, log_normal, ...)."""
 
     kind: str
@@ -401,14 +396,13 @@ class Unbounded:
 Domain: TypeAlias = Union[Choices, Range, Unbounded]
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """A dimension of a search space: its name in expressions, and its values."""
 
     name: str
     domain: Domain
     origin: Origin | None = None
-    fields: tuple[str, ...] = field(default=())
+    fields: tuple[str, ...] = ()
     """Job fields that depend on it; filled in by `preflight.study`."""
 
 

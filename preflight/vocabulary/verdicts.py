@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
@@ -11,8 +12,7 @@ from preflight.vocabulary.study import Box
 from preflight.vocabulary.values import Axis, Range, Value
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """Combinations by verdict (of the worse of device and host)."""
 
     fits: int = 0
@@ -34,8 +34,7 @@ class Counts:
         return self.exceeds + self.at_risk
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """One combination: axis values, the Job they make, and its full estimate."""
 
     assignment: Mapping[str, Value]
@@ -45,16 +44,14 @@ class Point:
     """The number of its box in the study."""
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(Struct, frozen=True):
     """Combinations of a study, in the order of its axes. `whole`: none was left out."""
 
     found: tuple[Point, ...]
     whole: bool
 
 
-@dataclass(frozen=True)
-class SafeBox:
+class SafeBox(Struct, frozen=True):
     """The largest sub-space of one box that fits: axis name -> values kept (for a range: its two bounds)."""
 
     keep: Mapping[str, tuple[Value, ...]]
@@ -71,8 +68,7 @@ class SafeBox:
         )
 
 
-@dataclass(frozen=True)
-class ModelVerdict:
+class ModelVerdict(Struct, frozen=True):
     """The part of a box with one value of its model axis: counts, and the largest sub-space of it that fits.
 
     `safe` is None if no combination fits. If all combinations fit, `safe.dropped` is empty.
@@ -84,8 +80,7 @@ class ModelVerdict:
     safe: SafeBox | None = None
 
 
-@dataclass(frozen=True)
-class BoxVerdict:
+class BoxVerdict(Struct, frozen=True):
     """One box, judged. `worst` is the combination with the largest expected device bytes (host bytes without a device).
 
     `safe` is None if no combination fits, or if all do.
@@ -101,8 +96,7 @@ class BoxVerdict:
     """One for each value of the axis that chooses the model; none where no axis does."""
 
 
-@dataclass(frozen=True)
-class SpaceVerdict:
+class SpaceVerdict(Struct, frozen=True):
     """All boxes of one study, judged; `worst` is the worst of their worsts."""
 
     boxes: tuple[BoxVerdict, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.estimates import Interval
 
@@ -18,8 +19,7 @@ PLAUSIBLE = (0.3, 3.0)
 """Measured over expected; outside, the job that was read is not the one that ran."""
 
 
-@dataclass(frozen=True)
-class WatchedMachine:
+class WatchedMachine(Struct, frozen=True):
     """What decides the memory of a process beside its job. "" and None: not known."""
 
     gpu: str = ""
@@ -30,8 +30,7 @@ class WatchedMachine:
     alloc_conf: str = ""
 
 
-@dataclass(frozen=True)
-class WatchedError:
+class WatchedError(Struct, frozen=True):
     """The error that ended a process. `memory`: the kind of `guard.memory_errors`; "": it has another reason.
 
     `text` stays on this machine: it may name files.
@@ -41,24 +40,22 @@ class WatchedError:
     memory: str = ""
     tried: int | None = None
     phase: str = ""
-    text: str = field(default="", repr=False)
+    text: str = ""
 
 
-@dataclass(frozen=True)
-class WatchedSave:
+class WatchedSave(Struct, frozen=True):
     """A file that a process saved, by which function, and when it began. It stays on this machine: it has a name.
 
     `ended`: the function came back; without it the file may be torn.
     """
 
-    path: str = field(repr=False)
+    path: str
     saver: str
     at: float
     ended: bool
 
 
-@dataclass(frozen=True)
-class WatchedTrial:
+class WatchedTrial(Struct, frozen=True):
     """One of several jobs that a process ran after each other. `job`: what the program says of it, not checked."""
 
     job: Mapping[str, object]
@@ -66,8 +63,7 @@ class WatchedTrial:
     error: WatchedError | None = None
 
 
-@dataclass(frozen=True)
-class WatchedRank:
+class WatchedRank(Struct, frozen=True):
     """One process that trained. `peaks`: phase -> tier -> bytes; `phase`: the last one that it was in.
 
     `floor`: bytes that are allocated after the first and the last recorded step, and the steps between them.
@@ -114,8 +110,7 @@ class WatchedRank:
         return max((found[tier] for found in self.peaks.values() if tier in found), default=None)
 
 
-@dataclass(frozen=True)
-class WatchedHost:
+class WatchedHost(Struct, frozen=True):
     """One node, in bytes. `kills`: processes that the kernel killed for memory in the run's control group.
 
     `workers`: the largest process that is not a rank. `pressure`: the share of the last ten seconds in which all
@@ -138,8 +133,7 @@ class WatchedHost:
     growth: int = 0
 
 
-@dataclass(frozen=True)
-class WatchedRun:
+class WatchedRun(Struct, frozen=True):
     """One start of a command. `status`: its exit status, or minus the signal that ended it."""
 
     status: int
@@ -195,8 +189,7 @@ class WatchedRun:
         return of_group or of_node
 
 
-@dataclass(frozen=True)
-class MeasuredPeak:
+class MeasuredPeak(Struct, frozen=True):
     """The most bytes of any rank in one phase, by one tier (of `watched.TIERS`)."""
 
     tier: str
@@ -204,8 +197,7 @@ class MeasuredPeak:
     bytes: int
 
 
-@dataclass(frozen=True)
-class MeasuredRun:
+class MeasuredRun(Struct, frozen=True):
     """One run. `name`: the beginning of its id; `job` and `machine`: in words; `seconds`: how long it ran.
 
     `laws`: what the law said of the peak of a tier when the run was recorded, by preflight `version`; empty where it

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.vocabulary.values import Origin, Span
 
 Part = TypeVar("Part")
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(Struct, frozen=True):
     """A part of the text, from the offset `start` on. `exact`: `origin` has its characters in a row."""
 
     start: int
@@ -21,8 +22,7 @@ class TextPart:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenText:
+class WrittenText(Struct, frozen=True):
     """The text of a file that a script writes, with the places of its parts."""
 
     text: str
@@ -76,8 +76,8 @@ class Relocation:
             return [self.of(one) for one in part]
         if isinstance(part, Mapping):
             return {key: self.of(one) for key, one in part.items()}
-        if is_dataclass(part) and not isinstance(part, type):
-            old = {one.name: getattr(part, one.name) for one in fields(part) if one.init}
+        if isinstance(part, Struct):
+            old = {name: getattr(part, name) for name in part.__struct_fields__}
             new = {name: self.of(one) for name, one in old.items()}
             return part if all(new[name] is one for name, one in old.items()) else replace(part, **new)
         return part

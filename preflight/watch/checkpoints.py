@@ -10,8 +10,9 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.vocabulary.notation import release
 from preflight.vocabulary.watched import WatchedRank, WatchedSave
@@ -22,8 +23,7 @@ MOST_INDEX = 64 * 2**20
 """Bytes of an index that is read."""
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(Struct, frozen=True):
     """How a library lays a checkpoint out.
 
     `sign`: folder and name of a file by which its folder is known; "": the file itself is the checkpoint. `needs`: of
@@ -59,8 +59,7 @@ FORMS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """A place that a run may go on from, or one that is not whole. `at`: when it was begun."""
 
     path: str

@@ -10,7 +10,8 @@ earliest sign of a kill, and certain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.watched import PLAUSIBLE, WatchedHost, WatchedRank
@@ -23,8 +24,7 @@ STEPS = 2
 """Steps after which the optimizer's states are there."""
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """A phase to come. `low` and `expected`: process bytes; `residual`: measured over expected."""
 
     phase: str
@@ -81,8 +81,7 @@ NEARLY_FULL = 0.95
 """Of the limit."""
 
 
-@dataclass(frozen=True)
-class HostForecast:
+class HostForecast(Struct, frozen=True):
     """`kind`: law, growth or pressure; each is said once. `certain`: it is not only expected."""
 
     kind: str

@@ -6,8 +6,9 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.vocabulary.watched import WatchedHost
 
@@ -19,8 +20,7 @@ UNLIMITED = 1 << 60
 """Version 1 of control groups writes nearly 2^63 where there is no limit."""
 
 
-@dataclass(frozen=True)
-class ControlGroup:
+class ControlGroup(Struct, frozen=True):
     """The folder of a control group for memory, of version 1 or 2."""
 
     folder: Path
@@ -127,24 +127,27 @@ def _text(path: Path) -> str:
         return ""
 
 
-@dataclass
 class HostWatch:
-    """Looks at the host until it is told to stop. `ranks` gives the processes that train."""
+    """Looks at the host until it is told to stop.
 
-    pid: int
-    ranks: Callable[[], set[int]] = field(default=lambda: set())
-    batches: Callable[[], int] = field(default=lambda: 0)
-    """Batches that the loaders handed out so far."""
-    gpus: Callable[[], list[tuple[int, int]]] = field(default=list)
-    """(pid, bytes) of processes on the GPUs, as nvidia-smi shows them."""
-    group: ControlGroup | None = field(default_factory=control_group)
-    found: WatchedHost = field(default_factory=WatchedHost)
+    `ranks` gives the processes that train, `batches` the batches that the loaders handed out so far, `gpus` the
+    (pid, bytes) of processes on the GPUs, as nvidia-smi shows them.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        pid: int,
+        ranks: Callable[[], set[int]] = set,
+        batches: Callable[[], int] = int,
+        gpus: Callable[[], list[tuple[int, int]]] = list,
+        *,
+        group: ControlGroup | None,
+    ) -> None:
+        self.pid, self.ranks, self.batches, self.gpus, self.group = pid, ranks, batches, gpus, group
         self.on_gpus: dict[int, int] = {}
         self._growth = Growth()
         self._end, self._thread = threading.Event(), threading.Thread(target=self._watch, daemon=True)
-        group, (total, available) = self.group, node()
+        total, available = node()
         self._kills = group.kills if group is not None else 0
         used = group.used if group is not None else None
         self.found = WatchedHost(

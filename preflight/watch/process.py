@@ -11,9 +11,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.system.processes import ask_program, found_program
 from preflight.vocabulary.errors import UsageError
@@ -47,8 +49,7 @@ QUIET_S = 600.0
 """Seconds without a change after which records count as left behind: another container may have the same folder."""
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Struct, frozen=True):
     """One start of a command. `looked` is called now and then with the folder of records and what the host
     shows; it may give a signal."""
 
@@ -108,7 +109,7 @@ def _watched(asked: Start, folder: Path) -> WatchedRun:
         others = tuple(on_gpus())
         group = control_group()
         process = _started(asked, folder, before if asked.mask is None else asked.mask)
-        host = HostWatch(process.pid, lambda: pids_of(folder), lambda: batches_of(folder), on_gpus, group)
+        host = HostWatch(process.pid, lambda: pids_of(folder), lambda: batches_of(folder), on_gpus, group=group)
         host.start()
         with _taken(_PASSED) as came:
             status, told = _wait(process, signals, came, asked, folder, host)

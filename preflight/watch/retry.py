@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.job import Job
 from preflight.watch.checkpoints import Checkpoint
@@ -16,8 +17,7 @@ EXPANDABLE = "expandable_segments:True"
 EVALUATION = ("validation", "generation")
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """A Job field with its new value, or variables of the environment."""
 
     setting: str = ""
@@ -52,8 +52,7 @@ def _half(job: Job, name: str) -> Remedy | str:
     return Remedy(name, value // 2)
 
 
-@dataclass(frozen=True)
-class GoingOn:
+class GoingOn(Struct, frozen=True):
     """Where another start begins. `command` is None: it is not started, and `text` says why."""
 
     command: tuple[str, ...] | None

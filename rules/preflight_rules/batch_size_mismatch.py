@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.api import (
     Case,
@@ -99,8 +100,7 @@ class BatchSizeMismatch(Rule):
             )
 
 
-@dataclass(frozen=True)
-class BatchMismatch:
+class BatchMismatch(Struct, frozen=True):
     """One number that does not agree. `refused`: the tool refuses to start the run."""
 
     message: str

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isfinite
+
+from msgspec import Struct
 
 from preflight.api import (
     Axis,
@@ -115,8 +116,7 @@ def _extended(case: Case, job: Job, positions: Positions) -> bool:
     return (_TABLE if positions.learned else _ROTARY).search(text_of(case)) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Longest:
+class _Longest(Struct, frozen=True):
     """The longest `train.seq_len` of a box, and the axis it comes from, if any."""
 
     value: int

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.api import Case, Edit, Example, Finding, Proposal, Rule, Safety, Source, Span
 from preflight_rules.shared.programs import TRAIN

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.api import (
     Allocation,
@@ -119,8 +120,7 @@ class SlurmTasksMismatch(Rule):
             )
 
 
-@dataclass(frozen=True)
-class TasksMismatch:
+class TasksMismatch(Struct, frozen=True):
     """One contradiction. `related`: fields of the request, with a text for each."""
 
     message: str

@@ -231,6 +231,15 @@ REFUSED = {
         {"preflight/engine/a.py": "from preflight_rules.gpu import Rule\n"},
         ["preflight/engine/a.py:1 imports a rule (preflight_rules.gpu)"],
     ),
+    "a record that is a dataclass, where preflight's packages are": (
+        {
+            "preflight/engine/a.py": "from dataclasses import dataclass\n",
+            "preflight/tracer/b.py": "import dataclasses\n",
+        },
+        [
+            "preflight/engine/a.py:1 imports dataclasses: a record is a msgspec.Struct, whose class is made at once",
+        ],
+    ),
     "a tracer that needs preflight": (
         {"preflight/tracer/a.py": "import preflight.vocabulary.values\n", **VALUES},
         [

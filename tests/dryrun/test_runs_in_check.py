@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from saved_runs import keep, run_in
 
 from preflight.engine.check import Analysis, CheckOptions, analyse, check, outcome_of, setup

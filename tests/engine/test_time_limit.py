@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from command_line import PROGRAM, SWEEP, TooLarge, bound, estimate, fake_engine
+from msgspec.structs import replace
 
 from preflight.engine.check import CheckOptions, analyse, check, setup
 from preflight.engine.files import batches

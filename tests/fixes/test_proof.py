@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.documents.document import TreeDocument
 from preflight.documents.yaml import parse_yaml
@@ -26,13 +27,11 @@ from preflight.vocabulary.values import Axis, Cause, Choices, Const, Expr, Op, O
 LIMIT = 16384
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Struct, frozen=True):
     study: Study
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct, frozen=True):
     project: Project
     studies: tuple[Judged, ...]
     findings: tuple[Finding, ...]

@@ -8,10 +8,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from fuzz_inputs import Input
+from msgspec.structs import replace
 
 from preflight.engine import baseline, job_by_hand, rounds
 from preflight.engine import check as engine

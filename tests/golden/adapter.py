@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields as members
 from pathlib import Path
 from typing import Any
 
@@ -200,20 +199,20 @@ def _request(request: Request, places: _Places) -> Plain:
     """Everything that differs from a request that asks for nothing, and where it is written."""
     usual = Request()
     found: Plain = {}
-    for member in members(request):
-        value = getattr(request, member.name)
-        if value == getattr(usual, member.name):
+    for member in request.__struct_fields__:
+        value = getattr(request, member)
+        if value == getattr(usual, member):
             continue
-        if member.name == "origins":
+        if member == "origins":
             found["origins"] = {name: places(origin) for name, origin in value.items()}
-        elif member.name == "insert_at":
+        elif member == "insert_at":
             found["insert_at"] = places(value)
-        elif member.name == "directives":
+        elif member == "directives":
             found["directives"] = [[name, given, places(origin)] for name, given, origin in value]
-        elif member.name == "components":
+        elif member == "components":
             found["components"] = [_request(one, places) for one in value]
         else:
-            found[member.name] = plain(value)
+            found[member] = plain(value)
     return found
 
 

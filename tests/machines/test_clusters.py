@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from preflight.machines.clusters import MachineError, dump_machine, find_machine, load_machine, parse_machine
 from preflight.vocabulary.machine import Cgroup, Cluster, Node, Partition

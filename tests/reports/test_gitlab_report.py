@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
+from msgspec.structs import replace
 from outcomes import finding, outcome
 
 from preflight.reports import render

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from command_line import PROGRAM, SWEEP, Command, preflight
 from folders import Write
+from msgspec.structs import replace
 from outcomes import GIB, device, host, outcome, study
 
 from preflight.reports import html

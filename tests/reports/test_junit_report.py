@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as XML
 
 import pytest
+from msgspec.structs import replace
 from outcomes import GIB, device, finding, host, outcome, study
 
 from preflight.reports import render

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from outcomes import GIB, device, outcome, study
 
 from preflight.editor.beside import details, lenses, need

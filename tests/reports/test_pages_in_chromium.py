@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from chromium import Chromium, axe, missing
 from command_line import PROGRAM, SWEEP, Command, preflight
 from folders import Write
+from msgspec.structs import replace
 from outcomes import GIB
 from test_page_attacks import pages
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from outcomes import finding, outcome
 
 from preflight import REPOSITORY, RULE_PAGES

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import jsonschema
 from command_line import PROGRAM, SWEEP, Command
 from folders import Write
+from msgspec.structs import replace
 from outcomes import GIB, device, finding, outcome, study
 
 from preflight import RULE_PAGES

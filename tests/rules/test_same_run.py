@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cases import Device, case
+from msgspec.structs import replace
 
 from preflight.api import check
 from preflight.vocabulary.findings import Safety

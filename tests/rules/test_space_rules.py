@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from cases import GIB, Device, case, origin
 from cases import findings as all_findings
+from msgspec.structs import replace
 
 from preflight.vocabulary.findings import Finding, Safety, Severity
 from preflight.vocabulary.rule import Case

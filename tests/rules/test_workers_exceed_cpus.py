@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cases import case, origin
 from cases import findings as all_findings
+from msgspec.structs import replace
 
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.reading import Launch, Request

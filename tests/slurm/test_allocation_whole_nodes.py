@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from folders import Write
+from msgspec.structs import replace
 
 from preflight.engine import check as engine
 from preflight.engine.files import Batch

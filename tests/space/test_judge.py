@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations, product
 from time import process_time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from small_spaces import SIZES, box, device, full, host_law, law, points, study, verdict_at
 
 from preflight.space.grid import Side

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from preflight import __version__
 from preflight.store.calibrate import DRIFT, Learnt, calibrated, newest

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from guard.wandb_files import offline_runs
+from msgspec.structs import replace
 from processes import HANGS
 
 from preflight.api import job_of

@@ -7,7 +7,6 @@ import math
 import os
 import sqlite3
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 import thorough
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from preflight.api import estimate, job_of
 from preflight.store import database, exchange, folders

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from benchmarks.accuracy.truth import MIB, Fields, Inexpressible, Row, Run, TimmRow
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import islice, product
+
+from msgspec.structs import replace
 
 from preflight.dialects.containers.argo import Templates, is_argo
 from preflight.dialects.containers.reader import ContainerSpec, environment, quantity, reading

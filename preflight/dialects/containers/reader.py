@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.shell.docker_run import size_in_bytes
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
@@ -26,8 +28,7 @@ _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 
 
-@dataclass(frozen=True)
-class ContainerSpec:
+class ContainerSpec(Struct, frozen=True):
     """One container of a file: the routes of the parts of its command, and its resources."""
 
     commands: tuple[Route, ...]

@@ -10,9 +10,10 @@ import re
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from preflight.dialects.hydra.merge_order import keep_order, kept_order
 from preflight.dialects.hydra.overrides import GivenOverride, plain
@@ -49,8 +50,7 @@ MAX_GAPS = 50
 """Missing files of one composition that are left out before composition stops."""
 
 
-@dataclass
-class Composition:
+class Composition(Struct):
     """One composed configuration."""
 
     root: ConfigTable = field(default_factory=ConfigTable)

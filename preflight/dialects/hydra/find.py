@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dialects.hydra.programs import MAX_LEVELS, programs, unresolved
 from preflight.dialects.hydra.repository import package_header, parsed, read_entries
@@ -33,8 +35,7 @@ _HYDRA_KEYS = frozenset({
 """Keys of Hydra's own configuration (hydra.conf.HydraConf, 1.3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Application:
+class Application(Struct, frozen=True):
     """`folder` holds the configurations, `name` is the primary one ("config")."""
 
     folder: str

@@ -11,8 +11,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.frameworks.calls import CallFacts, read_calls
 from preflight.python.objects import CallRecord
@@ -62,8 +64,7 @@ def _written(settings: tuple[Hashable, ...]) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(Struct, frozen=True):
     """All settings of a composition. Their hash is computed once, and a cache asks for it several times."""
 
     settings: tuple[Hashable, ...]

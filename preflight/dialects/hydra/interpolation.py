@@ -7,7 +7,9 @@ other resolver is unknown. Grammar: omegaconf/grammar (2.3); the built-in resolv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.hydra.arithmetic import EXPRESSIONS, FUNCTIONS, arithmetic
 from preflight.dialects.hydra.parse import InterpolatedKey, Literal, Part, ResolverCall, Sequence, parse, primitive
@@ -21,8 +23,7 @@ _UNKNOWABLE: Mapping[str, str] = {
 }  # fmt: skip
 
 
-@dataclass
-class Resolver:
+class Resolver(Struct):
     """Resolves the values of one composed configuration. `loops` collects paths that refer to each other in a cycle."""
 
     root: ConfigTable

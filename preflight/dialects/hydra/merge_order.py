@@ -7,7 +7,8 @@ again, and it is the slowest part of a composition.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.dialects.hydra.overrides import GivenOverride
 from preflight.dialects.hydra.repository import Repository
@@ -15,8 +16,7 @@ from preflight.dialects.hydra.tree import ConfigFile
 from preflight.vocabulary.caches import CacheKind
 
 
-@dataclass(frozen=True, slots=True)
-class MergeOrder:
+class MergeOrder(Struct, frozen=True):
     """What Hydra's algorithm found for a primary configuration and overrides, and the defaults lists that it read."""
 
     parts: tuple[tuple[str, str], ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Setting
@@ -19,8 +20,7 @@ _TARGET = "_target_"
 Composed = tuple["dict[str, Value]", "tuple[dict[str, Setting], object]"]
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
+class Objects(Struct, frozen=True):
     """Bindings and facts of the targets; `reads` are the files of the project's own classes."""
 
     bindings: tuple[Binding, ...] = ()

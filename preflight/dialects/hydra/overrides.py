@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.budgets import CHOICES
 from preflight.vocabulary.reading import Problem, Word
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 
-@dataclass(frozen=True, slots=True)
-class GivenOverride:
+class GivenOverride(Struct, frozen=True):
     """One override: parsed if its text is known, else a key with an expression."""
 
     key: str
@@ -46,8 +46,7 @@ class GivenOverride:
         return self.override is not None and self.override.is_sweep_override()
 
 
-@dataclass
-class HydraCommandLine:
+class HydraCommandLine(Struct):
     """The command line of a Hydra application: its overrides and Hydra's flags."""
 
     overrides: list[GivenOverride] = field(default_factory=list)

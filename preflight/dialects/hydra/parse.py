@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, Union
 
+from msgspec import Struct
 from omegaconf.errors import GrammarParseError, InterpolationResolutionError
 from omegaconf.grammar_parser import parse as grammar
 from omegaconf.grammar_visitor import GrammarVisitor
@@ -16,28 +16,24 @@ from preflight.vocabulary.budgets import INTERPOLATED_CHARACTERS, INTERPOLATED_D
 from preflight.vocabulary.values import Scalar
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Struct, frozen=True):
     value: Scalar
 
 
-@dataclass(frozen=True, slots=True)
-class InterpolatedKey:
+class InterpolatedKey(Struct, frozen=True):
     """`${a.b}`; the key may contain interpolations."""
 
     key: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverCall:
+class ResolverCall(Struct, frozen=True):
     """`${name:argument,argument}`."""
 
     name: str
     arguments: tuple[tuple[Part, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(Struct, frozen=True):
     """A list written as an argument."""
 
     items: tuple[tuple[Part, ...], ...]

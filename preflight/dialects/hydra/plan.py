@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.hydra.compose import Composition
 from preflight.dialects.hydra.launcher import search_space, sweeper, sweeper_params
@@ -13,8 +15,7 @@ from preflight.vocabulary.reading import Call, Problem
 from preflight.vocabulary.values import Axis, Choices, Const, Expr, Op, Ref, Unbounded, Value
 
 
-@dataclass
-class CompositionPlan:
+class CompositionPlan(Struct):
     """The overrides to compose with: those without a sweep, axes of swept values, and swept groups."""
 
     fixed: list[GivenOverride] = field(default_factory=list)

@@ -7,10 +7,11 @@ is one composition per option. Nothing of the application is imported: `_target_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice, product
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from preflight.dialects.hydra.find import Application, application, config_folder, selection
 from preflight.program.hydra_main import resolved

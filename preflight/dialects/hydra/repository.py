@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from preflight.dialects.hydra.programs import python_files
 from preflight.dialects.hydra.tree import ConfigFile, Entry, embedded, from_document, keys
@@ -47,8 +48,7 @@ class TooLarge(Exception):
     """The defaults lists grow without limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A configuration as Hydra's algorithm needs it (`hydra.plugins.config_source.ConfigResult`)."""
 
     header: dict[str, str | None]
@@ -56,8 +56,7 @@ class Loaded:
     config: None = None
 
 
-@dataclass
-class Repository:
+class Repository(Struct):
     """Answers `load_config`, `group_exists`, `config_exists`, `get_group_options` for folders of a project."""
 
     project: Project

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.dialects.hydra.tree import MISSING, ConfigFile, ConfigTable, Entry, Item, Leaf, Listing
 from preflight.vocabulary.budgets import NESTED_CLASSES
@@ -18,8 +19,7 @@ from preflight.vocabulary.text import Source
 from preflight.vocabulary.values import Cause, Origin, Span, Unknown
 
 
-@dataclass
-class _Module:
+class _Module(Struct):
     """The classes, enumerations and plain lists that files define, by name."""
 
     classes: dict[str, tuple[ast.ClassDef, Source]] = field(default_factory=dict)
@@ -107,8 +107,7 @@ def _entries(listed: Listing) -> Iterator[Entry]:
                 yield Entry(value, option.origin or place, group, package or None, *words)
 
 
-@dataclass
-class _Reader:
+class _Reader(Struct):
     """Makes items from expressions."""
 
     source: Source

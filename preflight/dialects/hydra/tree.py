@@ -7,8 +7,9 @@ value, and `???` keeps it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias, Union
+
+from msgspec import Struct, field
 
 from preflight.documents.document import Note, TreeDocument
 from preflight.documents.tree import TreeNode, entries
@@ -17,8 +18,7 @@ from preflight.vocabulary.values import Cause, Expr, Origin, Route, Span, Unknow
 MISSING = "???"
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """A scalar as in the text, interpolations included; `expr` is set if a caller gives the value."""
 
     value: Value
@@ -35,15 +35,13 @@ class Leaf:
         return self.expr is None and isinstance(self.value, str) and "${" in self.value
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     items: tuple[Item, ...]
     origin: Origin | None = None
     rank: int = 0
 
 
-@dataclass(slots=True)
-class ConfigTable:
+class ConfigTable(Struct):
     items: dict[str, Item] = field(default_factory=dict)
     origin: Origin | None = None
 
@@ -209,8 +207,7 @@ def keys(item: Item, path: Path = ()) -> Iterator[str]:
             yield from keys(inner, (*path, name))
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One item of a defaults list: `group` None for a plain path; `option` is text, a tuple of texts, or None."""
 
     option: str | tuple[str, ...] | None
@@ -221,8 +218,7 @@ class Entry:
     override: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ConfigFile(Struct, frozen=True):
     """One file, or one registered class: its content, its defaults list and its package header."""
 
     path: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from json import JSONDecodeError, JSONDecoder
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.budgets import PROGRAM_CHARACTERS, TREE_DEPTH
 from preflight.vocabulary.text import DocumentError, Source
@@ -25,8 +26,7 @@ _HIGH, _LOW, _AFTER = 0xD800, 0xDC00, 0xE000
 """Surrogates: a pair of two escapes is one character; one alone is none."""
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A text, and where each of its characters is written: from `starts` to `ends`."""
 
     text: str = ""
@@ -60,16 +60,14 @@ class Placed:
         )
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A code cell. `is_parameters`: papermill and others run the notebook with other values than it states."""
 
     code: Placed
     is_parameters: bool = False
 
 
-@dataclass
-class Notebook:
+class Notebook(Struct):
     """What a notebook states."""
 
     cells: list[Cell] = field(default_factory=list)

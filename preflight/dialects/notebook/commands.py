@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.notebook.cells import Placed
 from preflight.dialects.notebook.ipython import Command
@@ -20,8 +22,7 @@ _HOLE = re.compile(r"\{[^{}\n]*\}")
 """An expression of Python in a command: `--batch-size {BATCH}`."""
 
 
-@dataclass
-class Started:
+class Started(Struct):
     """What the commands of a notebook start."""
 
     links: list[Link] = field(default_factory=list)
@@ -29,8 +30,7 @@ class Started:
     """Why a program that they start is not read: a cell writes it."""
 
 
-@dataclass
-class _Session:
+class _Session(Struct):
     """The state between the commands: each has a shell of its own in the same directory."""
 
     source: Source

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Literal
+
+from msgspec import Struct, field
 
 from preflight.dialects.notebook.cells import Cell, Placed
 from preflight.vocabulary.python_grammar import parse_module
@@ -45,16 +46,14 @@ _UNREAD = "get_ipython().getoutput()"
 """A call whose result nothing of the project defines."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command that a cell gives to the shell or to IPython."""
 
     kind: CommandKind
     text: Placed
 
 
-@dataclass
-class Translated:
+class Translated(Struct):
     """A cell's Python, and its commands in their order."""
 
     python: Placed = field(default_factory=Placed)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dialects.notebook.cells import Placed
 from preflight.dialects.notebook.places import with_origins
@@ -29,8 +31,7 @@ _LINE = re.compile(r"[^\n]*\n?")
 _PROGRAM: CacheKind[Placed | None] = CacheKind("a marimo notebook as a program")
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(Struct, frozen=True):
     """The code of a cell, the names that it uses of other cells, and those that it gives."""
 
     code: Placed
@@ -41,7 +42,7 @@ class _Cell:
 
 def recognises(source: Source, project: Project) -> bool:
     """Whether the cells of a marimo notebook train a model."""
-    if "@app.cell" not in source.text or _APP.search(source.text) is None:
+    if _APP.search(source.text) is None:
         return False
     program = _program(source, project)
     return program is not None and trains(Source(source.path, program.text), project)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dialects.notebook.cells import Notebook, Placed, read_notebook
 from preflight.dialects.notebook.commands import Started, started
@@ -20,8 +22,7 @@ PARAMETERS = "parameters"
 """The tag of a cell whose values papermill replaces; `Origin.unless` names it."""
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """A notebook as a program."""
 
     notebook: Notebook
@@ -101,8 +102,8 @@ class _Changed:
             return value if all(new is old for new, old in zip(inner, value, strict=True)) else inner
         if isinstance(value, Mapping):
             return {key: self.of(one) for key, one in value.items()}
-        if is_dataclass(value) and not isinstance(value, type):
-            old = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        if isinstance(value, Struct):
+            old = {name: getattr(value, name) for name in value.__struct_fields__}
             new = {name: self.of(one) for name, one in old.items()}
             return value if all(new[name] is old[name] for name in old) else replace(value, **new)
         return value

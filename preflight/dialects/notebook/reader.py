@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.dialects.notebook.cells import Notebook
 from preflight.dialects.notebook.commands import plain

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dialects.optuna.suggest import SUGGEST, SuggestedSpace, space_of, trial
 from preflight.frameworks.calls import CallFacts, read_calls
@@ -35,8 +37,7 @@ MAX_VALUES = 16
 """If an axis has more values than this, its branches are not separated by value."""
 
 
-@dataclass(frozen=True)
-class Exploration:
+class Exploration(Struct, frozen=True):
     """One interpretation: its axes, the facts of its calls, and the names on which its conditions depend."""
 
     evaluator: Evaluator
@@ -128,8 +129,7 @@ def values_of(axis: Axis) -> tuple[Value, ...] | None:
 # --- branches ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ExploredBranch:
+class ExploredBranch(Struct, frozen=True):
     """An unfinished box: the values of each deciding axis in it."""
 
     chosen: Mapping[str, tuple[Value, ...]]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, TypeGuard
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.python.objects import (
     Abstract,
@@ -44,8 +46,7 @@ if TYPE_CHECKING:
 TRIAL = "optuna.trial.Trial"
 
 
-@dataclass
-class SuggestedSpace:
+class SuggestedSpace(Struct):
     """The axes that the interpretation of an objective found."""
 
     axes: dict[str, Axis] = field(default_factory=dict)

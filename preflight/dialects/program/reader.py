@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from preflight.dialects.program.find import only_evaluates, recognises, trains_when_started
 from preflight.program.hydra_main import hydra_mains, resolved

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from preflight.dialects.recipes.reader import Recipe, joined, reading, starts
 from preflight.documents.yaml import YamlDocument, parse_yaml, text_at, yaml_of
@@ -28,8 +29,7 @@ _HOLE = re.compile(r"(?<!\\)\$\{\s*(?P<name>[\w.\-\[\]]+)\s*\}")
 Named = Mapping[str, "Found"]
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """A value of a document: what a name of the pipeline stands for."""
 
     document: YamlDocument

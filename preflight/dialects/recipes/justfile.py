@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.dialects.recipes.reader import STARTS, Recipe, joined, reading, starts
 from preflight.vocabulary.budgets import RECIPE_DEPTH
@@ -50,16 +51,14 @@ def _read(source: Source, project: Project) -> Reading:
     return reading(source, NAME, justfile.recipes(), project)
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """A logical line of the file at its place."""
 
     text: str
     start: int
 
 
-@dataclass
-class Justfile:
+class Justfile(Struct):
     """What a justfile states."""
 
     source: Source

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.recipes.reader import joined
 from preflight.vocabulary.budgets import RECIPE_DEPTH
@@ -18,8 +20,7 @@ _NAME = re.compile(r"[^\s:#=(){}$,]+")
 _CONTINUED = re.compile(r"[ \t]*\\\r?\n[ \t]*")
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A text of the file at its place."""
 
     text: str
@@ -29,8 +30,7 @@ class Piece:
         return Piece(self.text[start:end], self.start + start)
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """The value of a variable: pieces that are expanded where it is used, or (`:=`) an expression."""
 
     pieces: tuple[Piece, ...] = ()
@@ -39,8 +39,7 @@ class Variable:
     """Whether `?=` set it: the environment of make comes first."""
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True, eq=False):
     """The variables at one point. `automatic` are `@` and `<`, where they are known."""
 
     path: str
@@ -49,7 +48,7 @@ class Scope:
     includes: bool = False
     """Whether other files may set variables too."""
     depth: int = 0
-    known: dict[tuple[str, int], list[Expr]] = field(default_factory=dict, compare=False)
+    known: dict[tuple[str, int], list[Expr]] = field(default_factory=dict)
     """The parts of expanded variables, by name and depth. Without them, variables that double each other would be
     expanded a million times."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.dialects.recipes.make_variables import Piece, Scope, Variable, value_pieces
 from preflight.dialects.recipes.reader import STARTS, Recipe, reading, starts
@@ -50,8 +51,7 @@ def _read(source: Source, project: Project) -> Reading:
     return reading(source, NAME, makefile.recipes(), project)
 
 
-@dataclass
-class Rule:
+class Rule(Struct):
     """One rule: its targets, the text of its prerequisites, and the logical lines of its recipe."""
 
     targets: tuple[str, ...]
@@ -59,8 +59,7 @@ class Rule:
     lines: list[Piece] = field(default_factory=list)
 
 
-@dataclass
-class Makefile:
+class Makefile(Struct):
     """What a Makefile states."""
 
     source: Source

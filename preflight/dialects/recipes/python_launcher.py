@@ -10,8 +10,9 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import PurePosixPath
+
+from msgspec.structs import replace
 
 from preflight.dialects.recipes.reader import Recipe, joined, reading, starts
 from preflight.python.interpreter import Interpreter

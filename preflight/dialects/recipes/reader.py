@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.shell.interpreter import Shell
 from preflight.dialects.shell.links import links_of, starts_program
@@ -25,8 +27,7 @@ STARTS = re.compile(
 """A file of recipes without one of these words starts no program."""
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """One target, recipe or stage: the texts that a shell gets one after the other, and the directory of the shell."""
 
     scripts: tuple[Expr, ...]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.dialects.recipes.reader import Recipe, reading, starts
 from preflight.documents.yaml import YamlDocument, parse_yaml, text_at

@@ -11,11 +11,13 @@ import ast
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import TypeGuard
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.recipes.reader import STARTS, Recipe, joined, reading, starts
 from preflight.documents.yaml import YamlDocument, yaml_of
@@ -75,8 +77,7 @@ def _read(source: Source, project: Project) -> Reading:
     return replace(found, unread=Unread(Unknown(words, Cause.not_read), workflow.unread))
 
 
-@dataclass
-class _Section:
+class _Section(Struct):
     """The arguments of a section: by position, and by name."""
 
     several: list[Expr] = field(default_factory=list)
@@ -93,16 +94,14 @@ class _Section:
         return self.named.get(steps[0])
 
 
-@dataclass(frozen=True)
-class _Assigned:
+class _Assigned(Struct, frozen=True):
     """`config["a"]["b"] = value`; an empty route is the whole configuration."""
 
     route: Route
     value: Expr
 
 
-@dataclass
-class _Workflow:
+class _Workflow(Struct, dict=True):
     """A workflow: its text, and the constants of the file. `layers`: what its configuration is made of, each behind a
     place of the text: files (None: one that was not read) and assignments. `unread`: the place of a rule whose command
     is not known."""

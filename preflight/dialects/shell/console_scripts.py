@@ -10,7 +10,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
@@ -27,8 +28,7 @@ _SECTION = re.compile(r"^[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#.*)?$")
 _ENTRY = re.compile(r"""["']?([\w.-]+)["']?\s*=\s*["']?([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)""")
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     module: str
     function: str
     place: Origin

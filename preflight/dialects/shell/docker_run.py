@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.dialects.shell.values import word_text
 from preflight.vocabulary.notation import scaled

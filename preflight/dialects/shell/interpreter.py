@@ -7,8 +7,10 @@ listed words are unrolled, functions are followed where they are called, and `so
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.shell.made_files import MadeFiles, name_of, written_by
 from preflight.dialects.shell.outputs import MAX_INDICES, Outputs, indices_of, one_list, plain_name, selected, words_at
@@ -63,8 +65,7 @@ from preflight.vocabulary.values import (
 Sourced = Callable[[str], "BashDocument | None"]
 
 
-@dataclass(frozen=True)
-class StartedCommand:
+class StartedCommand(Struct, frozen=True):
     """A command as it would be started: its words, its own environment variables, and its place.
 
     Commands of the same `group` run at the same time (`&`). `directory` is the current directory relative to the start
@@ -80,8 +81,7 @@ class StartedCommand:
     given: Expr | None = None  # the text of its standard input (`<<EOF`)
 
 
-@dataclass
-class Shell:
+class Shell(Struct):
     """The state of a script at one point. `axes` are variables that stay symbolic (SLURM_ARRAY_TASK_ID).
 
     `arguments` are `$1`, `$2`, ...; None: nobody knows with which the script is started.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.dialects.shell import docker_run, repeated, submit
 from preflight.dialects.shell.console_scripts import stub_of
@@ -63,8 +65,7 @@ _ELSEWHERE = frozenset({"docker", "podman", "nerdctl", "kubectl", "oc"})
 _TRAINERS = frozenset({"torchrun", "accelerate", "deepspeed", "wandb-agent"})
 
 
-@dataclass(frozen=True)
-class Launched:
+class Launched(Struct, frozen=True):
     """One program that a script starts. `link` is None if its file is not in the project."""
 
     link: Link | None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.launch import Launched, launched, without_launchers
@@ -17,8 +18,7 @@ from preflight.vocabulary.reading import Link, Request, StartedProgram, Word
 from preflight.vocabulary.values import Const
 
 
-@dataclass(frozen=True)
-class LinksOfScript:
+class LinksOfScript(Struct, frozen=True):
     """What a script starts. `external`: a training program is not in the project. `missing`: see `Launched`. `started`:
     see `Reading.started`."""
 

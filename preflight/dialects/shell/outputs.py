@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.dialects.shell.text_tools import TOOLS, Line, Lines, fields_of, in_a_row, lines_of, part, text_of
 from preflight.dialects.shell.values import has_blank, is_tuple, of_value, operands_of, split, whole
@@ -47,8 +49,7 @@ Files = Callable[[str], "Source | None"]
 """The text of a file that a command of the script names; None if the project has no such file."""
 
 
-@dataclass
-class Outputs:
+class Outputs(Struct):
     """Values of what commands print. `indices` has the possible values of each index; None: any with a line."""
 
     files: Files
@@ -56,6 +57,8 @@ class Outputs:
     written: dict[str, Expr | None] = field(default_factory=dict)
     """Files that the script writes, with their text, if the script states it. Their text in the project is older."""
     _longest: int = 0
+    _missing: Const | None = None
+    """A file that a pipeline reads and that does not exist."""
     _printings: int = 0
     _read: dict[str, Lines] = field(default_factory=dict)
     """The lines of each file of the project."""
@@ -124,7 +127,7 @@ class Outputs:
     def _pipeline(self, stages: tuple[Expr, ...], whole: Op) -> Lines | Const:
         """The lines that a pipeline prints; an unknown value if one of its commands is not followed."""
         lines: Lines | None = None
-        self._missing: Const | None = None
+        self._missing = None
         for stage in stages:
             if isinstance(stage, Const):
                 return stage if isinstance(stage.value, Unknown) else lines_of(stage)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import PurePosixPath
+
+from msgspec.structs import replace
 
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.values import word_text

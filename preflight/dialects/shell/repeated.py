@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
+
+from msgspec.structs import replace
 
 from preflight.dialects.shell.values import of_value, whole, word_text
 from preflight.vocabulary.budgets import LOOP_ROUNDS

@@ -6,7 +6,8 @@ Source: sbatch(1), 25.05: "--export", "--wrap", INPUT ENVIRONMENT VARIABLES.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.dialects.shell.values import whole, word_text
 from preflight.documents.directives import option_at
@@ -21,8 +22,7 @@ _OF_SCHEDULER = ("SLURM_", "SBATCH_", "SRUN_", "CUDA_VISIBLE_DEVICES")
 """Variables that SLURM sets anew for a job."""
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """The words of one `sbatch`. `script` names the job script; without one `text` is the script, if it is stated."""
 
     options: tuple[Word, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.documents.shell_reader import ShellCommand
 from preflight.vocabulary.argv import ALL_ARGUMENTS

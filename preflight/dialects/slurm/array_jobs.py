@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.dialects.shell.outputs import element, indices_of
 from preflight.vocabulary.reading import Link, Request

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from preflight.dialects.slurm.array_jobs import ARRAY_INDEX, axis_of_lines, exprs_of, stated_axis, with_lines
 from preflight.vocabulary.caches import CacheKind

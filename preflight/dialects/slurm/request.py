@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from preflight.dialects.slurm.schema import (
@@ -44,8 +45,7 @@ SMALL_MIB = 512
 _RESOURCES = frozenset((*REQUEST_FIELDS, "exclusive"))
 
 
-@dataclass(frozen=True)
-class GivenOption:
+class GivenOption(Struct, frozen=True):
     """One option and its source: the script, the environment or sbatch's command line."""
 
     path: str
@@ -59,8 +59,7 @@ class GivenOption:
         return place if self.path not in (COMMAND_LINE, ENVIRONMENT) else replace(place, editable=False)
 
 
-@dataclass(frozen=True)
-class _PartOptions:
+class _PartOptions(Struct, frozen=True):
     """The options for one part of a job: the last one of each name counts."""
 
     last: Mapping[str, GivenOption]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.dialects.shell.submit import shown, unread
 from preflight.dialects.slurm.request import GivenOption

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.documents.yaml import YamlDocument
 from preflight.frameworks.launchers import LaunchCommand, take_apart

@@ -8,7 +8,8 @@ batch are smaller micro-batches, and more GPUs hold smaller shards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.fits import Kind, Memory
@@ -27,8 +28,7 @@ MOST = 2**20
 MOST_BYTES = 2**50
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """How a field is solved: its candidates, ascending, and the memory that decides."""
 
     title: str

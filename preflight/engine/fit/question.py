@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.engine.certainty import Certainty
 from preflight.engine.estimator import Estimator
@@ -17,8 +19,7 @@ from preflight.vocabulary.values import Const, Value
 from preflight.vocabulary.verdicts import Point
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """One job. `held`: how its fields are known. `study` and `box`: the part of a search whose worst job it is."""
 
     job: Job

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.engine.check import Analysis, CheckSetup
 from preflight.engine.fit.solve import decisive, of_study
@@ -16,8 +18,7 @@ from preflight.vocabulary.fits import FitOfStudy
 from preflight.vocabulary.words import plural
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What is solved for, and what is done with the answer. `unsafe`: also with changes that make another run."""
 
     fields: tuple[str, ...] = ()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.engine.certainty import Certainty
 from preflight.engine.check import Analysis, CheckSetup, smallest

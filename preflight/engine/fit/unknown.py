@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.engine.check import smallest
 from preflight.engine.estimator import Estimator, largest_sample_bytes

@@ -7,7 +7,9 @@ The finding is gone if the files, read again with the edit, make a job that has 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.engine.check import Analysis, CheckSetup, again
 from preflight.engine.fit.orders import ACCUMULATION, BATCH, GPU, GPUS
@@ -26,8 +28,7 @@ RULE = "fit"
 """The name of the finding. It is never reported."""
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """The project with the fixes of some studies in memory, and the fix of each study (None: none is proved)."""
 
     analysis: Analysis

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from preflight.engine.files import Batch
 from preflight.engine.target import Wanted, choose
@@ -24,14 +25,13 @@ SECONDS = 20
 """Seconds that nvidia-smi may take: without its daemon it loads the driver first."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """The GPU or cluster of a project, with the source of the knowledge."""
 
     gpu: Gpu | None = None
     source: str = ""
     cluster: Cluster | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def ask_computer() -> Found:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.system.files import UnreadableFile, read_bytes, real
 from preflight.vocabulary.errors import UsageError
@@ -13,8 +14,7 @@ from preflight.vocabulary.errors import UsageError
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """New text of a file. `old` None: there is no such file. `what` it is, in words for the user."""
 
     name: str
@@ -39,8 +39,7 @@ class Planned:
         return mark + self.text.encode("utf-8")
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What `preflight init` would write. `notes` say what is there already, and what was not found."""
 
     files: tuple[Planned, ...] = ()
@@ -51,12 +50,11 @@ class Plan:
         return Plan((*self.files, *other.files), (*self.notes, *other.notes))
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """The checkout that is written to. Nothing outside of it is."""
 
     root: Path
-    version_controlled: bool = field(default=True)
+    version_controlled: bool = True
 
     def there(self, name: str) -> bool:
         """Whether anything has that name; a link that leads nowhere counts."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from preflight.machines.gpus import smallest_that_fits
 from preflight.reports.figures import MARKS, mark
@@ -74,8 +75,7 @@ def of_error(words: str, cause: str = "bad-row") -> Row:
     return {**EMPTY, "cause": cause, "error": " ".join(words.split())[:LONGEST].encode("utf-8", "replace").decode()}
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A row of the output that needs no judging: of an input that is no Job, or was judged in another way."""
 
     row: Row

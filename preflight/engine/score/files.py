@@ -13,11 +13,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic_core import to_json
 
 try:
@@ -64,8 +65,7 @@ class Format(Protocol):
     def join(self, path: Path, parts: list[Path]) -> None: ...
 
 
-@dataclass(frozen=True)
-class Rows(File):
+class Rows(File, frozen=True):
     """A Job in each row of a Parquet file. `wanted`: the columns that are read; None: all."""
 
     wanted: tuple[str, ...] | None = None
@@ -102,8 +102,7 @@ class JsonLines:
                     shutil.copyfileobj(file, whole)
 
 
-@dataclass(frozen=True)
-class Delimited:
+class Delimited(Struct, frozen=True):
     """A Job in each line of a table whose columns a character separates."""
 
     delimiter: str
@@ -145,8 +144,7 @@ FORMATS: dict[str, Callable[[], Format]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """What a run did: rows in this run and before it, Jobs that were judged in this run, and its replays. `launches`:
     rows of a directory that are no Jobs, but launches that were read there. `left_out`: files of a directory that
     hold no job."""
@@ -198,8 +196,7 @@ def source_of(path: Path, gpu: str | None = None) -> Source:
     return Folder(path, gpu)
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(Struct, frozen=True):
     """Rows of a table that has its own names."""
 
     rows: Source

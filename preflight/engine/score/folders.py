@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from preflight.engine import check
 from preflight.engine.file_findings import findings

@@ -11,9 +11,10 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from preflight.engine.score.columns import Answer, of_error
 from preflight.vocabulary.errors import UsageError, suggestion
@@ -39,8 +40,7 @@ _SCALE = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Naming:
+class Naming(Struct, frozen=True):
     """`columns`: the table's name of a Job field, of `id` and of `tres`. `values`: what is the same in all rows.
     `words`: what the table's words mean, of a field."""
 

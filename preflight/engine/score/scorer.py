@@ -11,9 +11,10 @@ import hashlib
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from preflight.engine.ask import checked, placed
 from preflight.engine.certainty import SMALLEST, Certainty
@@ -50,8 +51,7 @@ MOST = 1 << 40
 """Batches and lengths from here on are judged one by one."""
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     """Jobs that differ in batch and length alone, between two corners: (batch, length)."""
 
     together: Together
@@ -75,8 +75,7 @@ class _Kind:
         return _bounded(self, members)
 
 
-@dataclass(frozen=True)
-class _Same:
+class _Same(Struct, frozen=True):
     """Jobs that have the same answer between two corners: an error, or that nothing is known of them."""
 
     row: Row
@@ -90,8 +89,7 @@ class _Same:
         return {one.key: self.row for one in members if self.covers(*one.key[1:])}
 
 
-@dataclass
-class Scorer:
+class Scorer(Struct):
     """`machine`: the GPU of all rows, in place of their own. `exact`: every row is replayed."""
 
     machine: str | None = None

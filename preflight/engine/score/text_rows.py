@@ -6,10 +6,11 @@ import csv
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, ClassVar
+
+from msgspec import Struct
 
 from preflight.engine.score.columns import Answer, of_error
 from preflight.engine.score.naming import COUNTED
@@ -31,8 +32,7 @@ _COUNT = re.compile(r"([0-9]{1,9})(?:\.0)?")
 """pandas writes 8.0 where another row of the column is empty."""
 
 
-@dataclass(frozen=True)
-class File:
+class File(Struct, frozen=True):
     """A file of rows, Jobs all of them."""
 
     path: Path
@@ -44,7 +44,7 @@ class File:
         return status.st_size, status.st_mtime_ns
 
 
-class Lines(File):
+class Lines(File, frozen=True):
     """A Job, as JSON, in each line."""
 
     def size(self) -> int:
@@ -69,7 +69,7 @@ class Lines(File):
                 yield rows, file.tell()
 
 
-class Delimiters(File):
+class Delimiters(File, frozen=True):
     """A row in each line, its columns separated: .csv, .tsv, and what `sacct --parsable2` prints. The first line has
     the names of the columns. An empty column states nothing."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law import loss_and_kernels
 from preflight.memory.device.law.tape import NotRegular

@@ -8,7 +8,8 @@ param_dtype, cast_forward_inputs; FSDP1's MixedPrecision likewise). So the resid
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.made import MadeLaw, ParameterRow, Parameters

@@ -10,9 +10,10 @@ A batch or a length may be any number: the smallest, 1, decides whether the job 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job

@@ -7,7 +7,8 @@ length that the program reads, and a length that only a name suggests is not bel
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.memory.device.law.catalogue import find
 from preflight.vocabulary.job import Job
@@ -25,8 +26,7 @@ UNLIMITED = frozenset({"t5", "mt5", "umt5", "deberta-v2", "deberta"})
 """Families with relative positions, which take any length."""
 
 
-@dataclass(frozen=True, slots=True)
-class Positions:
+class Positions(Struct, frozen=True):
     """`usable`: the longest sequence; `learned`: whether a longer one is an error rather than a loss of quality."""
 
     usable: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.memory.device import fsdp_in_16_bits
 from preflight.memory.device.law import quantization

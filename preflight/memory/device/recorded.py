@@ -6,7 +6,9 @@ The events go through the same replay of the allocator, with the same workspaces
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.memory.device.estimate import room
 from preflight.memory.device.law.tape import WORKSPACE
@@ -24,8 +26,7 @@ MIB = 2**20
 LOAD = "load"
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """Allocations of one process on one GPU, in order, and what is known of each."""
 
     events: Sequence[int]
@@ -45,8 +46,7 @@ class Recording:
     convolutional: bool = False
 
 
-@dataclass(frozen=True)
-class Peak:
+class Peak(Struct, frozen=True):
     """The largest moment of a recording: its bytes, and the births that are alive then."""
 
     bytes: int

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.memory.device import recorded
 from preflight.memory.device.recorded import Recording
@@ -27,8 +29,7 @@ Sizes = Sequence[int]
 """Bytes of every birth in another run, in the places of the tape's events; 0 at a death."""
 
 
-@dataclass(frozen=True)
-class OverLength:
+class OverLength(Struct, frozen=True):
     """Sizes at another length: at the tape's own batch, and at the law's other one."""
 
     own: int
@@ -37,8 +38,7 @@ class OverLength:
     both: Sizes
 
 
-@dataclass(frozen=True)
-class RecordedLaw:
+class RecordedLaw(Struct, frozen=True):
     """The tape at any batch, and at any length where `lengths` is known. `sizes`: those at the other batch."""
 
     tape: Recording

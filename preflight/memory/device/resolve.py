@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.memory.device.law import catalogue, quantization
 from preflight.memory.device.law.workload import Config, Resolved, WorkloadRequest
@@ -119,8 +121,7 @@ def least_by_name(name: str) -> int | None:
     return int(min(size - half, size * _ROUNDED) * 10**9)
 
 
-@dataclass(frozen=True)
-class _Named:
+class _Named(Struct, frozen=True):
     """A model as its job, the catalogue or a config.json describes it."""
 
     name: str

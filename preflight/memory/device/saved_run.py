@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.memory.device import recorded
 from preflight.memory.device.recorded import Recording
@@ -49,8 +51,7 @@ class NotSaved(Exception):
     """A file that is no saved dry run of this version; the message says why."""
 
 
-@dataclass(frozen=True)
-class SavedProgram:
+class SavedProgram(Struct, frozen=True):
     """What the command started. `target`: relative to the directory; a dotted name where `module`."""
 
     target: str
@@ -61,8 +62,7 @@ class SavedProgram:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class SavedRun:
+class SavedRun(Struct, frozen=True):
     """A dry run, and what it holds for: command, versions, and sources (path relative to `directory` -> SHA-256)."""
 
     command: tuple[str, ...]

@@ -9,9 +9,11 @@ are bounded one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.memory.device.estimate import bounds_of, high_end, room_of
 from preflight.memory.device.law.alignment import ALIGNMENT
@@ -47,8 +49,7 @@ _AGREE: BoundedCache[bool] = BoundedCache(256)
 DIMENSIONS = {"b": "train.batch_size", "s": "train.seq_len"}
 
 
-@dataclass(frozen=True)
-class Bounded:
+class Bounded(Struct, frozen=True):
     """Bytes of each job: what its tensors take, as `estimate` says it, and high ends of its process."""
 
     requested: Numbers
@@ -60,8 +61,7 @@ class Bounded:
     """Its tensors alone are so much larger than the GPU that a replay cannot say anything else."""
 
 
-@dataclass(frozen=True)
-class Together:
+class Together(Struct, frozen=True, dict=True):
     """Jobs of one kind between two corners, `low` and `high`, that have a batch and a length and the rest in common."""
 
     low: PreparedJob

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from preflight.memory.device.prepare import prepare
 from preflight.memory.host.constants import WEIGHT_BYTES
@@ -18,8 +18,7 @@ ONE_COPY = ("fsdp", "zero3")
 (accelerate's fsdp_cpu_ram_efficient_loading, on by default; deepspeed.zero.Init)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """The number of parameters, and their bytes in the type in which they are loaded."""
 
     parameters: int

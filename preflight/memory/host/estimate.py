@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of

@@ -10,7 +10,8 @@ in the heap; a batch of pictures and labels has two. glibc before 2.38 needs mor
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.memory.host.constants import MIB, Measured
 from preflight.vocabulary.notation import major_minor
@@ -45,8 +46,7 @@ MMAP_THRESHOLD_MAX = 32 * MIB
 """Bytes from which on glibc always takes a block from mmap, and returns it (malloc.c, DEFAULT_MMAP_THRESHOLD_MAX)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heap:
+class Heap(Struct, frozen=True):
     """The properties that decide how much a worker's heap keeps, in addition to batch and sample.
 
     `old`: glibc is older than 2.38; `batches`: that a worker loads (None: not known); `tensors`: of a batch; `blocks`:

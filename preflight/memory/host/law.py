@@ -19,7 +19,9 @@ Everything grows (or stays) with every argument, so a search space is bounded by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.memory.host import constants as c
 from preflight.memory.host.heap import MMAP_THRESHOLD_MAX, Heap, holes
@@ -30,8 +32,7 @@ LOW, EXPECTED, HIGH = 0, 1, 2
 """Ends of a Measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
+class Loader(Struct, frozen=True):
     """One DataLoader of one rank: sample in bytes, batch in samples."""
 
     batch: int
@@ -109,8 +110,7 @@ class Loader:
         return self.queue() if self.workers else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """One rank's memory at one moment of the run: named terms in bytes."""
 
     name: str
@@ -121,8 +121,7 @@ class Moment:
         return sum(self.terms.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Loaders:
+class Loaders(Struct, frozen=True):
     """Both loaders of a rank and their dataset: `dataset` bytes in memory, `growth` its copy-on-write share."""
 
     train: Loader

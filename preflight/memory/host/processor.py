@@ -6,7 +6,7 @@ For a model of the program's own layers, its parameters and `model.activation_by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from preflight.memory.device.estimate import tensors_on_processor
 from preflight.memory.host import constants as c
@@ -18,12 +18,13 @@ from preflight.vocabulary.values import Cause, Unknown
 ACTIVATIONS = "model.activation_bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """Bytes of one process: weights, gradients and optimizer states; what forward and backward add for a moment."""
+class Trained(Struct, frozen=True):
+    """What one process holds of training, in bytes."""
 
     states: int = 0
+    """Weights, gradients and states of the optimizer."""
     activations: int = 0
+    """What forward and backward add for a moment."""
 
 
 UNTRAINED = Trained()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from preflight.memory.host import constants as c
 from preflight.memory.host.base import base_of
@@ -18,8 +19,7 @@ from preflight.vocabulary.job import Job
 TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
 
 
-@dataclass(frozen=True, slots=True)
-class HostRank:
+class HostRank(Struct, frozen=True):
     """One process: its own memory, its data loaders, the weights that it loads at the start."""
 
     base: c.Measured

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.python.access import set_attribute
 from preflight.python.evaluator import Evaluator, Hook, LibraryValue
@@ -33,8 +35,7 @@ _ALIASES = ("configargparse.ArgumentParser", "configargparse.ArgParser", "jsonar
 """Parsers with the same `add_argument` as argparse's."""
 
 
-@dataclass
-class ParserState:
+class ParserState(Struct):
     """Arguments of one parser, in order of definition; subparsers share their parent's `children`."""
 
     parameters: dict[str, Parameter] = field(default_factory=dict)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python.access import class_attribute
 from preflight.python.classes import dataclass_fields, field_default

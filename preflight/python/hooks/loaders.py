@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.python.access import class_attribute
 from preflight.python.arrays import (
@@ -56,8 +58,7 @@ DATASET = "dataset"
 _PARTS = "parts"
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """What a loader hands out. `bytes` of one sample, `tensors` in it, `count` of samples; `held`: bytes of arrays that
     the data set keeps, of tensors or of arrays; `views`: a sample has their memory; `numpy`: numpy makes it. None: not
     known."""

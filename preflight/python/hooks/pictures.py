@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.python.arrays import Array, Shape, arithmetic, array_of, known, make, new, number, shape_of
 from preflight.python.evaluator import Evaluator, Hook
@@ -106,8 +108,7 @@ def _cv_color(record: CallRecord, ev: Evaluator) -> Abstract | None:
 # --- transforms -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """A transform: its name, and the call that makes it. `ways`: what it may do instead of what its name says."""
 
     name: str
@@ -175,8 +176,7 @@ _SAME = ("Normalize", "ColorJitter", "Grayscale", "RandomGrayscale", "RandomHori
          "GaussianNoise", "SanitizeBoundingBoxes", "Rot90", "RandomRotate90", "D4", "Transpose")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Picture:
+class _Picture(Struct, frozen=True):
     """A picture between two transforms. `front`: its channels come first; `most`: both sides have at most so many
     pixels."""
 

@@ -7,7 +7,8 @@ Sources: Ray 2.40 (remote functions, actors, `tune.Tuner`, `tune.run`, `TorchTra
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.hooks.click import entry_function

@@ -6,7 +6,8 @@ import ast
 import json
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python.access import environment_variable
 from preflight.python.evaluator import Evaluator, Hook

@@ -7,7 +7,7 @@ fewest CPUs and GPUs and begins again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from preflight.slurm.controller.cores import select_cores
 from preflight.slurm.controller.hosts import Host, Shape
@@ -15,8 +15,7 @@ from preflight.slurm.controller.job import Gres, SlurmJob
 from preflight.slurm.controller.offer import Details, Offer, Rules, cpus_per_core
 
 
-@dataclass
-class Taken:
+class Taken(Struct):
     """A node that the job gets, and the CPUs that it may use there."""
 
     host: Host
@@ -24,8 +23,7 @@ class Taken:
     offer: Offer
 
 
-@dataclass
-class Search:
+class Search(Struct):
     """One job on the nodes of one partition."""
 
     job: SlurmJob
@@ -145,8 +143,7 @@ def _runs(usable: list[tuple[int, Host, int, Offer]], contiguous: bool) -> list[
     return runs
 
 
-@dataclass
-class _State:
+class _State(Struct):
     """The resources that the job still needs while nodes are selected."""
 
     search: Search
@@ -157,6 +154,8 @@ class _State:
     most: int
     most_cpus: int = 0
     taken: list[Taken] = field(default_factory=list)
+    least_left: int = 0
+    """Of `least`, the nodes that are not selected yet."""
 
     def __post_init__(self) -> None:
         self.least_left = self.least

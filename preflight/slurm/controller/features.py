@@ -6,15 +6,14 @@ Follows src/slurmctld/job_scheduler.c (build_feature_list, _valid_feature_list) 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from preflight.slurm.controller.job import FEATURE, PREFER, RequestRefused
 
 SETTING = "request.constraint"
 
 
-@dataclass
-class Term:
+class Term(Struct):
     """job_feature_t: a feature, the operator after it (and, or, xor, xand, end), and how many nodes need it."""
 
     name: str

@@ -6,8 +6,9 @@ Follows src/common/node_conf.c (_init_node_record) and src/common/gres.c (_get_g
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from preflight.machines.hostlist import expand, natural
 from preflight.slurm.controller.gres import number
@@ -17,8 +18,7 @@ from preflight.vocabulary.machine import Cluster, Node, Partition
 MIB = 2**20
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """The resources of a node. None: not known, so no request is refused for it. Memory in MiB."""
 
     cpus: int
@@ -42,8 +42,7 @@ class Shape:
         return self.sockets * self.cores
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True):
     name: str
     node: Node
     shape: Shape

@@ -7,7 +7,8 @@ of slurm_strerror (src/common/slurm_errno.c).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.values import Value
 
@@ -51,8 +52,7 @@ def text(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
-@dataclass
-class Gres:
+class Gres(Struct):
     """gres_job_state_t: one resource, one type. Counts are 0 if not requested; memory in MiB."""
 
     name: str
@@ -83,8 +83,7 @@ def asked(same: Sequence[Gres]) -> tuple[int, int, int, int]:
     return per_job, per_node, sum(one.per_socket for one in same), sum(one.per_task for one in same)
 
 
-@dataclass
-class SlurmJob:
+class SlurmJob(Struct):
     """job_desc_msg_t: the fields that decide a job's resources. None: not given. Memory in MiB."""
 
     num_tasks: int | None = None

@@ -7,15 +7,15 @@ resources of a node count. Tasks per socket, CPUs per task and `--exclusive` cha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from preflight.slurm.controller.hosts import Host, Shape
 from preflight.slurm.controller.job import SlurmJob
 from preflight.slurm.controller.offer import Details, Rules, available_gres
 
 
-@dataclass
-class Whole:
+class Whole(Struct):
     """The resources that the job still needs while nodes are selected."""
 
     job: SlurmJob

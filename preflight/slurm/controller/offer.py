@@ -8,7 +8,7 @@ a GPU to. Every GPU may be used from every core here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from preflight.slurm.controller.hosts import Shape
 from preflight.slurm.controller.job import Gres, SlurmJob
@@ -18,8 +18,7 @@ NO_LIMIT = 0xFFFFFFFE
 """NO_VAL: arithmetic on it must wrap as the controller's does."""
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """How the cluster counts (SelectTypeParameters), and the partition's own limits."""
 
     by_core: bool = True
@@ -52,8 +51,7 @@ def rules_of(cluster: Cluster, partition: Partition) -> Rules:
     )
 
 
-@dataclass
-class Details:
+class Details(Struct):
     """Values that the controller derives from the job description (job_details_t, _copy_job_desc_to_job_record)."""
 
     cpus_per_task: int
@@ -80,8 +78,7 @@ def details_of(job: SlurmJob, rules: Rules) -> Details:
     return Details(each, max(per_node, each), job.num_tasks or 0, min_nodes, job.max_nodes or 0, per_core)
 
 
-@dataclass
-class Available:
+class Available(Struct):
     """sock_gres_t without sockets: how many of one resource a node has for the job."""
 
     gres: Gres
@@ -91,8 +88,7 @@ class Available:
     """max_node_gres; 0: not limited"""
 
 
-@dataclass
-class Offer:
+class Offer(Struct):
     """avail_res_t: the available resources of a node. `cores` per socket."""
 
     cpus: int

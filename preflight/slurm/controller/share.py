@@ -7,7 +7,8 @@ Follows src/plugins/select/cons_common/dist_tasks.c (dist_tasks, _cyclic_sync_co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.slurm.controller.choose import Taken
 from preflight.slurm.controller.hosts import MIB, Host, Shape
@@ -15,8 +16,7 @@ from preflight.slurm.controller.job import SlurmJob, asked
 from preflight.slurm.controller.offer import Details, Rules, cpus_per_core
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     """The resources of the job on one node. Memory in bytes; None: the memory of the node is not known."""
 
     host: Host

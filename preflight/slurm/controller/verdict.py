@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.slurm.controller import features, limits, linear
 from preflight.slurm.controller.choose import Search
@@ -27,8 +29,7 @@ MAX_NODES = 500_000
 """A job takes no more nodes (job_start_data)."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """`answer`: None if the request is accepted; `over`: exceeded limits that are not enforced."""
 
     answer: str | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from preflight.machines.hostlist import expand
 from preflight.slurm.import_.lines import ConfigurationLine, read_lines

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.system import files
 from preflight.vocabulary.budgets import CLUSTER_BYTES, INCLUDES
@@ -18,8 +19,7 @@ _SPELLED = {
 """Key of `scontrol show node` or of an older version -> key of slurm.conf."""
 
 
-@dataclass(frozen=True)
-class ConfigurationLine:
+class ConfigurationLine(Struct, frozen=True):
     """One line: its keys in lower case, in order."""
 
     path: str

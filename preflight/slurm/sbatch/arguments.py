@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.documents.directives import option_at
 from preflight.vocabulary.errors import UsageError, suggestion
@@ -43,8 +45,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
 """Option -> the name of its value ("": it has none), and its help."""
 
 
-@dataclass(frozen=True)
-class Own:
+class Own(Struct, frozen=True):
     """Our own options. `mode` is "" if no mode is given."""
 
     mode: str = ""
@@ -59,8 +60,7 @@ class Own:
     show: str | None = None
 
 
-@dataclass(frozen=True)
-class SbatchCommandLine:
+class SbatchCommandLine(Struct, frozen=True):
     """`words` are sbatch's, ours left out: `options` up to the script, whose index is `script_at` (None: the script
     comes from standard input or from `wrap`), then the script's `arguments`."""
 

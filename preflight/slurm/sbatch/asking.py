@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.engine.check import CheckOptions, CheckSetup, setup
 from preflight.engine.files import batch_of
@@ -36,8 +38,7 @@ ANSWER_SECONDS = 3
 """Seconds that `scontrol show config` may take; it takes milliseconds."""
 
 
-@dataclass(frozen=True)
-class AskedCluster:
+class AskedCluster(Struct, frozen=True):
     """A project with the submission in it, the question to the engine, and the script's name in the project."""
 
     project: Project

@@ -12,8 +12,9 @@ import re
 import syslog
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
+
+from msgspec import Struct
 
 from preflight.reports import streams
 from preflight.slurm.sbatch import handover
@@ -38,8 +39,7 @@ _MAY_TRAIN = re.compile(
 made to wait: there is nothing to estimate in them, and sbatch checks their requests itself."""
 
 
-@dataclass(frozen=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """One call of `preflight sbatch`: the command line, the real sbatch, the mode."""
 
     line: SbatchCommandLine

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from preflight.slurm.sbatch.arguments import SbatchCommandLine
 from preflight.slurm.sbatch.child import Plain
@@ -21,8 +22,7 @@ _SHELL = re.compile(rb"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?:\S*/)?(ba|z|k|da|mk|a)?
 """The first line of a shell script."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A submission: sbatch's command line, the script's text, and its path (None: standard input, --wrap)."""
 
     line: SbatchCommandLine

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from preflight.api import Case, Estimates, Job, Standing, positions_of, with_fields
 
@@ -25,8 +26,7 @@ MOST_MISSING = 5
 """Pieces that may be missing: the need at usual values of more says little."""
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Job fields that are missing together: in words, and the points at which the need is shown, the least demanding
     first."""
 

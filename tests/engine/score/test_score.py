@@ -196,15 +196,22 @@ def test_a_job_that_is_too_large_for_the_bound_does_not_keep_it_from_others() ->
         {"train.precision": "fp17"},
     ],
 )
-def test_what_has_nothing_to_do_with_sizes_is_found_once(more: dict[str, object]) -> None:
+def test_what_has_nothing_to_do_with_sizes_is_found_once(
+    more: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A company's own models, and a card that there is none of: each row has the answer that it has alone."""
     given = [{**GOOD, **more, "train.batch_size": 2 + n, "train.seq_len": 64 + 3 * n} for n in range(8)]
     alone = [Scorer().score([row])[0] for row in given]
     assert Scorer().score(given) == alone
-    scorer, asked = Scorer(), []
-    judged = scorer._judged
-    scorer._judged = lambda row: asked.append(row) or judged(row)  # type: ignore[method-assign, func-returns-value]
-    scorer.score(given)
+    asked: list[object] = []
+    judged = Scorer._judged
+
+    def counted(scorer: Scorer, row: object) -> object:
+        asked.append(row)
+        return judged(scorer, row)
+
+    monkeypatch.setattr(Scorer, "_judged", counted)
+    Scorer().score(given)
     assert len(asked) == (10 if "data.sample_bytes" in more else 2)
 
 

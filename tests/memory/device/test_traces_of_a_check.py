@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from preflight.memory.device import laws_of_job, traced_laws
 from preflight.memory.device.fit.subprocess import TraceError, request_traces

@@ -8,8 +8,9 @@ loop over experts would: there the largest share of one expert counts.)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from preflight.memory.device.families.decoders import GROUPED_DIMS, WIDE, decoder_config, decoder_dims
 from preflight.memory.device.families.family import ALL_HEADS, ONE_HEAD, Coincidence, Config, Dims, Family, var

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 Config: TypeAlias = "Mapping[str, Any]"
 Dims: TypeAlias = "dict[str, int]"
 Named: TypeAlias = "Mapping[str, tuple[int, Mapping[str, int]]]"
 
 
-@dataclass(frozen=True)
-class Coincidence:
+class Coincidence(Struct, frozen=True):
     """Dimensions that are equal, or one, where the model's code then takes another path: these need a separate law.
 
     It is a part of a law's key, `name`=`value` or `name`=`otherwise`. `holds` says so of dimensions. `drops` gives the
@@ -27,8 +28,7 @@ class Coincidence:
     otherwise: object = False
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Struct, frozen=True):
     """One `model_type` of transformers, or a part of it.
 
     `named`: dimension -> (constant, {base variable: exponent}), see `fit.primes.Basis`. `config`: dimensions -> config
@@ -97,8 +97,7 @@ class Family:
         return {key: value for key, value in structure.items() if key not in names}
 
 
-@dataclass(frozen=True)
-class Spelling:
+class Spelling(Struct, frozen=True):
     """How the dimensions of one stack of layers stand in a config: dimension -> (key, default). A key with the default
     None must be there.
 

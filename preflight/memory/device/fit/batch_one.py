@@ -8,9 +8,10 @@ of the law. They are then written with the batch in them, and most blocks are th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
+
+from msgspec.structs import replace
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.fit.make import CannotMake, basis_of, fold, make, probe, request, verify

@@ -7,9 +7,10 @@ with other primes again is not looked at until the tape is made, and must then c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.fit.primes import PRIMES, Basis, MonomialReader, ProbePoint, patch_sides

@@ -8,9 +8,10 @@ event. Texts have a length too, and encoders a depth: their sizes are read as `f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+
+from msgspec.structs import replace
 
 from preflight.memory.device.fit.few_traces import SparseReader, fitted
 from preflight.memory.device.fit.make import fold, verify

@@ -9,9 +9,10 @@ monomials, or by dividing a rounded length out, and accepted only if it holds at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+
+from msgspec import Struct
 
 from preflight.memory.device.families.vision import TOKEN_FACTORS
 from preflight.memory.device.law.sizes import ROUNDINGS, Monomial, Size, number, round_up
@@ -21,16 +22,14 @@ _SMALLEST_SIDE = 59
 _SIDES = 5
 
 
-@dataclass(frozen=True)
-class ProbePoint:
+class ProbePoint(Struct, frozen=True):
     """One probe: the values of base variables (primes) and of named dimensions (products of them)."""
 
     base: Mapping[str, int]
     dims: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Basis:
+class Basis(Struct, frozen=True):
     """How named dimensions are made of base variables.
 
     `named`: dimension -> (constant, {base variable: exponent}). The matrix of exponents must be square and invertible.

@@ -9,10 +9,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from preflight.system import observed, processes
 from preflight.vocabulary.budgets import TRACE_MEMORY, TRACE_SECONDS, TRACES_SECONDS, TraceTime
@@ -180,8 +181,7 @@ def has_torch(interpreter: str | None = None) -> bool:
     return installed(interpreter).torch
 
 
-@dataclass(frozen=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """The versions that an interpreter reports."""
 
     torch: bool

@@ -7,8 +7,9 @@ such a model is traced as it is, through peft (tracer/adapters.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from preflight.vocabulary.job import Peft
 
@@ -41,8 +42,7 @@ OWN_RANK = (
 """Methods whose own rank is another than the 8 of a job that does not say (peft, tuners/*/config.py)."""
 
 
-@dataclass(frozen=True)
-class Adapters:
+class Adapters(Struct, frozen=True):
     """Adapters as a tape depends on them. `options`: peft's, of adapters that no family's law covers; None: LoRA in
     a family's layers, whose rank is a dimension. `rank`: theirs where it is no dimension; None: the method's own."""
 

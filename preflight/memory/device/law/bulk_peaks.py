@@ -8,9 +8,10 @@ evaluate for each job.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from preflight.memory.device.law.alignment import ALIGNMENT, padded
 from preflight.memory.device.law.law import Law
@@ -49,8 +50,7 @@ def peaks(law: Law, dims: Mapping[str, Any], smooth: bool = False) -> Numbers:
     return found
 
 
-@dataclass(frozen=True)
-class _Curves:
+class _Curves(Struct, frozen=True):
     """Moments as polynomials: a row of `matrix` for each, a column for each of `terms` and then of `odd`."""
 
     terms: tuple[Monomial, ...]

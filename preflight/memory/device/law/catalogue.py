@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.system import observed
 from preflight.system.files import UnreadableFile, read_text
@@ -30,8 +32,7 @@ _QUANTISED = {
 _HUBS = ("https://huggingface.co/", "huggingface.co/", "https://hf.co/", "hf.co/", "hf:", "models/")
 
 
-@dataclass(frozen=True)
-class CatalogueModel:
+class CatalogueModel(Struct, frozen=True):
     """A model by its hub id. `config` uses the keys of its Hugging Face config; absent: that class's default."""
 
     name: str

@@ -9,10 +9,11 @@ Its block is the one between with the changes of all its places made to it, as t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.tape import EDGE, NotRegular, Tape, TapeItem, Token, block_of
 from preflight.vocabulary.caches import BoundedCache

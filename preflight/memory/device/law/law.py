@@ -12,9 +12,10 @@ keeps its logits through backward.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from preflight.memory.device.law.alignment import aligned, joined
 from preflight.memory.device.law.expand import at_depth, expand
@@ -30,8 +31,7 @@ MIN_LAYERS = 2 * EDGE
 _KEPT_LAYERS = MIN_LAYERS + 2
 
 
-@dataclass(frozen=True)
-class Peak:
+class Peak(Struct, frozen=True):
     """The largest moment: bytes, by part, and where it is."""
 
     bytes: int
@@ -44,8 +44,7 @@ Delta: TypeAlias = "tuple[tuple[int, int, int], ...]"
 """(column, coefficient, part): births minus deaths, as multiples of the columns' values."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Stretch(Struct, frozen=True):
     """Events of one kept block: indices into sizes followed by their negatives; None: one token of no effect."""
 
     deltas: tuple[int, ...]
@@ -319,8 +318,7 @@ def _fold(
 # --- rows: the same moments as formulas -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LawRow:
+class LawRow(Struct, frozen=True):
     """A moment as a formula: (coefficient, monomial, part). Depths are dimensions like any other."""
 
     phase: str
@@ -376,8 +374,7 @@ def none_unsure(dims: Mapping[str, int]) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Laws:
+class Laws(Struct, frozen=True, dict=True):
     """One job's law of a kind of step: the tape, and its readings without and with accumulated gradients."""
 
     made: MadeLaw
@@ -425,8 +422,7 @@ class Laws:
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
-@dataclass(frozen=True)
-class Regions:
+class Regions(Struct, frozen=True):
     """`ruling`: the rows that are the largest somewhere; `grid[batch][length]`: which of them it is there."""
 
     ruling: tuple[LawRow, ...]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 _LAYER = re.compile(r"^(.*?[A-Za-z_]\w*)\.(\d+)(?:\.|$)")
 
@@ -19,8 +20,7 @@ Where: TypeAlias = "tuple[str, str, int] | None"
 """(phase, stack, layer), None outside of any stack."""
 
 
-@dataclass(frozen=True)
-class RawEvent:
+class RawEvent(Struct, frozen=True):
     """A birth (`birth` is its own index) or the death of the birth with that index; `size` is any hashable key."""
 
     birth: int
@@ -51,16 +51,14 @@ def find_stacks(names: Sequence[str]) -> dict[str, int]:
     }
 
 
-@dataclass
-class LayerBlock:
+class LayerBlock(Struct):
     """Consecutive events with one place."""
 
     where: Where
     events: list[RawEvent]
 
 
-@dataclass
-class LayerItem:
+class LayerItem(Struct):
     """A literal stretch (stack None) or a pass: one block per layer, in the order they run."""
 
     stack: str | None

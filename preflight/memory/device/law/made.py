@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Size, evaluate
@@ -34,8 +36,7 @@ def depth_key(model: Mapping[str, Any]) -> str | None:
     return next((k for k in DEPTH_KEYS if isinstance(config.get(k), int) and config[k] > CHECK_LAYERS), None)
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(Struct, frozen=True):
     """A model's parameters as formulas: (elements, bytes per element, trainable) for those outside stacks and, per
     stack, for one layer; `buffers` in bytes."""
 
@@ -56,8 +57,7 @@ class Parameters:
         return found
 
 
-@dataclass(frozen=True)
-class MadeLaw:
+class MadeLaw(Struct, frozen=True):
     """The result of the traces of one setup."""
 
     tape: Tape
@@ -68,8 +68,7 @@ class MadeLaw:
         return replace(self, tape=without_workspaces(self.tape)) if channels_last else self
 
 
-@dataclass(frozen=True)
-class TraceRequest:
+class TraceRequest(Struct, frozen=True):
     """The request to the tracer, without the point. `model`: as the tracer is told of it; `kind`: of step;
     `warm_up`: whether the second step is traced."""
 
@@ -90,8 +89,7 @@ class TraceRequest:
         }
 
 
-@dataclass(frozen=True)
-class Depth:
+class Depth(Struct, frozen=True):
     """A stack of equal layers: the suffix of its module, the key of the config that counts it, and what its depth is
     called among the dimensions."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from preflight.memory.device.law import catalogue
 from preflight.vocabulary.job import Job, Quantization
@@ -29,8 +30,7 @@ _UNTRAINED = ("marlin", "exllama", "exllamav1", "exllamav2", "machete", "bitblas
 """Kernels without a backward (gptqmodel, SUPPORTS_TRAINING = False)."""
 
 
-@dataclass(frozen=True)
-class QuantizedWeights:
+class QuantizedWeights(Struct, frozen=True):
     """Quantised weights as a tape depends on them."""
 
     type: str

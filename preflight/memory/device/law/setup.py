@@ -6,8 +6,10 @@ How a setup is written in the key of a law: `store.key_text`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.law import adapters, loss_and_kernels, quantization
@@ -26,8 +28,7 @@ Terms: TypeAlias = "tuple[tuple[int, Mapping[str, int]], ...]"
 """(coefficient, {dimension: power}) summed: elements in the dtype that the model computes in."""
 
 
-@dataclass(frozen=True)
-class Likeness:
+class Likeness(Struct, frozen=True):
     """The architecture whose law is used for a model of remote code, and the differences of the two."""
 
     architecture: str
@@ -49,8 +50,7 @@ class Likeness:
     """The attention that its own code computes whatever is asked for."""
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """Everything that the tape of forward and backward depends on, except dimensions."""
 
     weights: str = "fp32"

@@ -9,11 +9,12 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic_core import from_json
 
 from preflight.memory.device.law import block_diffs as filed
@@ -64,8 +65,7 @@ class StaleLaw(Exception):
 _NAME = re.compile(r"[\w.-]{1,200}")
 
 
-@dataclass(frozen=True)
-class LawKey:
+class LawKey(Struct, frozen=True):
     """The key of a law: its file, and its text in the file."""
 
     family: str

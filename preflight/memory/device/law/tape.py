@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.memory.device.law.layers import LayerBlock, LayerItem
 from preflight.memory.device.law.sizes import Size, evaluate, with_derived
@@ -31,8 +33,7 @@ class NotRegular(ValueError):
     """The blocks between the ends of a pass are not equal, so the tape holds for its own depth only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """Birth: kind "b", `at` an index of the size table, `where` one of the module table. Death "d", accumulation "+":
     `item` (-1: its own), `layer` (offset from its own layer where `relative`, else counted from the start, or from the
     end when negative), and `at`, the number of the birth in that block."""
@@ -78,8 +79,7 @@ def parse_token(text: str, where: int = 0) -> Token:
     return Token(kind, int(at), "", int(item) if item else -1, layer, relative)
 
 
-@dataclass(frozen=True)
-class TapeItem:
+class TapeItem(Struct, frozen=True):
     """`stack` None: a literal, blocks[0]. Else a pass: blocks of layers 0, 1, middle, L-2, L-1; `down`: from L-1 on."""
 
     stack: str | None
@@ -94,8 +94,7 @@ class TapeItem:
         return self.stack is not None and any(token.kind == "b" for block in self.blocks for token in block)
 
 
-@dataclass(frozen=True)
-class Tape:
+class Tape(Struct, frozen=True):
     """`depths`: stack -> the dimension that holds its number of layers."""
 
     sizes: tuple[Size, ...]

@@ -6,9 +6,11 @@ resolves a job. An instance is one model, with what the tracer is told about it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+
+from msgspec import Struct, field
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.law.law import Laws
@@ -23,8 +25,7 @@ Config: TypeAlias = "Mapping[str, Any]"
 """A config.json, or the keyword arguments of a constructor: JSON, as its library reads it."""
 
 
-@dataclass(frozen=True)
-class WorkloadRequest:
+class WorkloadRequest(Struct, frozen=True):
     """A model as a job names it, with all that decides how it is resolved."""
 
     job: Job
@@ -47,8 +48,7 @@ class WorkloadRequest:
         return self.job.task or ""
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """The key of a law. `dims`: every dimension that is no length; `lengths`: batch and lengths of the
     job."""
 
@@ -80,16 +80,14 @@ class Resolved:
         return TraceRequest(self.workload.wire(), self.setup, kind, self.workload.warm_up)
 
 
-@dataclass(frozen=True)
-class Storage:
+class Storage(Struct, frozen=True):
     """A storage that is on the GPU throughout the job; `part` as in ALL_PARTS."""
 
     nbytes: int
     part: str
 
 
-@dataclass(frozen=True)
-class ExtraPhase:
+class ExtraPhase(Struct, frozen=True):
     """A phase of a kind of model in addition to training and validation."""
 
     name: str
@@ -101,7 +99,7 @@ class ExtraPhase:
     """Whether the steps run over the batch that is trained on."""
 
 
-class Workload(Protocol):
+class Workload(Struct, frozen=True):
     """One kind of model (the class methods), and one model of it."""
 
     kind: ClassVar[str]
@@ -121,14 +119,14 @@ class Workload(Protocol):
     # --- the kind ---
 
     @classmethod
+    @abstractmethod
     def knows(cls, asked: WorkloadRequest) -> bool:
         """Whether a model is of this kind."""
-        ...
 
     @classmethod
+    @abstractmethod
     def resolve(cls, asked: WorkloadRequest) -> Resolved | Unknown:
         """The key of the law of a job's step, or why there is none."""
-        ...
 
     @classmethod
     def target_of(cls, name: str) -> str | None:
@@ -137,14 +135,14 @@ class Workload(Protocol):
 
     # --- one model ---
 
+    @abstractmethod
     def wire(self) -> dict[str, Any]:
         """The model in the request to the tracer."""
-        ...
 
     @property
+    @abstractmethod
     def filed(self) -> str:
         """The name of the law file."""
-        ...
 
     @property
     def extra(self) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from preflight.vocabulary.extensions import wrong
 from preflight.vocabulary.optimizer import Copies, Optimizer, Params, Step, added

@@ -8,7 +8,9 @@ Three items are added: `front` before everything, `turn` before backward, `last`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.memory.device.law.sizes import Size
 from preflight.memory.device.law.tape import Tape, TapeItem, Token
@@ -16,8 +18,7 @@ from preflight.memory.device.law.tape import Tape, TapeItem, Token
 NOTHING: Size = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Born:
+class Born(Struct, frozen=True):
     """A birth of `nbytes`; `mark` as on a tape: w for weights, g for a gradient."""
 
     nbytes: int | Size
@@ -25,8 +26,7 @@ class Born:
     module: str
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """The death of a birth: number `at` of those written at the head of an item's block. `item`: an Edit, or None for
     the own one; `layer`, `relative` as in Token. `tail`: counted among those at the own block's tail instead."""
 
@@ -37,8 +37,7 @@ class Gone:
     tail: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AddedStorage:
+class AddedStorage(Struct, frozen=True):
     """The moment a gradient is added to what earlier micro-steps left: one written at the own block's tail, or at the
     head of `item`."""
 
@@ -49,8 +48,7 @@ class AddedStorage:
 Line = Born | Gone | AddedStorage | Token
 
 
-@dataclass(eq=False)
-class TapeEdit:
+class TapeEdit(Struct, eq=False):
     """One item of the tape, and the events to add to each of its blocks."""
 
     item: TapeItem

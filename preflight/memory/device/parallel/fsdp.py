@@ -11,7 +11,9 @@ Moments are those of the process that asks for memory, which is what the allocat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.tape import Tape, Token
@@ -102,8 +104,7 @@ def _root_begins(script: TapeEdits, sizes: Sizes, units: Units) -> None:
     script.front.heads[0] = [*_gather(sizes, units.root), Born(sizes.whole(units.root), "w", WHOLE)]
 
 
-@dataclass(frozen=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """The embedding, and what lies behind the layers, as units of their own (torchtune's custom_sharded_layers;
     torchtitan's parallelize_llama): the items of the tape in which each is whole."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.memory.device.parallel.options import ShardingOptions, WrongOption
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 
-@dataclass(frozen=True)
-class ShardLayout:
+class ShardLayout(Struct, frozen=True):
     """One layout, with every setting decided.
 
     `scheme`: none, ddp, fsdp1, fsdp2, zero1, zero2 or zero3; `offload`: none, gradients, optimizer or parameters.
@@ -67,8 +67,7 @@ class ShardLayout:
         return max(0, ways - 1) + (ways > 0)
 
 
-@dataclass(frozen=True)
-class Layouts:
+class Layouts(Struct, frozen=True):
     """`ranks`: the ranks of the expected layout that may be the fullest (a pipeline's first and last stage).
     `alternatives`: layouts that are possible too, since settings are not stated; they widen the interval."""
 

@@ -7,7 +7,8 @@ Sources of the defaults: torch/nn/parallel/distributed.py (DistributedDataParall
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 FLAGS: dict[str, bool | None] = {
     "gradient_as_bucket_view": False,
@@ -55,8 +56,7 @@ class WrongOption(ValueError):
     """An option whose value the library would not take; the message names it."""
 
 
-@dataclass(frozen=True)
-class ShardingOptions:
+class ShardingOptions(Struct, frozen=True):
     """The checked options of one job, with the library's defaults."""
 
     given: Mapping[str, object]

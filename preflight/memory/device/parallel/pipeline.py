@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.expand import expand
 from preflight.memory.device.law.made import MadeLaw, Parameters

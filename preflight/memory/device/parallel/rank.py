@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.workload import Storage
@@ -15,8 +16,7 @@ from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.optimizer import Step
 
 
-@dataclass(frozen=True)
-class DeviceRank:
+class DeviceRank(Struct, frozen=True):
     """One rank, as an estimate needs it.
 
     `rows`: (elements, bytes per element, trainable) of each weight's storage here. `gradients`: bytes of gradients

@@ -14,7 +14,8 @@ where the kernels of an undivided loss have three.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.memory.device.families import Family
 from preflight.memory.device.law.made import MadeLaw

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.memory.device.law.made import MadeLaw, ParameterRow
 from preflight.memory.device.law.sizes import Size, evaluate
@@ -38,8 +39,7 @@ LEAST_FLOAT = 2
 """Bytes of the smallest type that mixed precision casts."""
 
 
-@dataclass(frozen=True)
-class FsdpUnit:
+class FsdpUnit(Struct, frozen=True):
     """Parameters that are whole at the same time: (elements, bytes per element as stored, trainable)."""
 
     params: tuple[tuple[int, float, bool], ...]
@@ -71,8 +71,7 @@ class FsdpUnit:
         return sum(n for n, _, _ in self.params)
 
 
-@dataclass(frozen=True)
-class Units:
+class Units(Struct, frozen=True):
     """The units of a model at its dimensions."""
 
     root: FsdpUnit

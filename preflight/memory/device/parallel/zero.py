@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.memory.device.law.made import MadeLaw
 from preflight.memory.device.law.tape import Tape, Token
@@ -28,8 +29,7 @@ OVERLAPPING = 2
 """Buckets of stages 1 and 2 where communication overlaps (setup_buckets)."""
 
 
-@dataclass(frozen=True)
-class Buckets:
+class Buckets(Struct, frozen=True):
     """Bytes that a stage allocates for gradients. `bucket`: held while they are reduced; `partition`: what remains
     of them on this rank; `spare`: the copy that reducing one bucket makes; `step`: buffers of the step's beginning."""
 

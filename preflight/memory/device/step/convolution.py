@@ -13,7 +13,8 @@ the law and the replay count them like any storage. This module has the memory t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Again, Effect

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from preflight.memory.device.step.prepared import PreparedJob
 from preflight.memory.device.step.replay import Segment
 from preflight.vocabulary.estimates import Interval
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """Storages that are allocated outside of the steps, in bytes: `kept` stay, `passing` are freed at once."""
 
     phase: str
@@ -24,8 +24,7 @@ class Passage:
     """Whether a library takes them for itself, so that no tensor counts among those that were requested."""
 
 
-@dataclass(frozen=True)
-class Again:
+class Again(Struct, frozen=True):
     """Another replay of a job. `reserved`: gives reserved bytes of a job after batches of other lengths. `room`: bytes
     of the GPU that can be reserved; None where its capacity is not known."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.memory.device.law.adapters import CONTROLNET
 from preflight.memory.device.law.law import Laws
@@ -20,8 +21,7 @@ LITGPT_DISTRIBUTED = (0, 5)
 """litgpt shards with ModelParallelStrategy, which loads parameter by parameter (litgpt/finetune/lora.py, 0.5)."""
 
 
-@dataclass(frozen=True)
-class PreparedJob:
+class PreparedJob(Struct, frozen=True):
     """All that the estimate of one rank of a job needs, at the dimensions of the job."""
 
     job: Job

@@ -8,8 +8,9 @@ The second iteration is the one that counts: it has optimizer states, and the bl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from preflight.memory.device.law.alignment import aligned, events_at
 from preflight.memory.device.law.law import KEPT, PARTS, Peak, part_of
@@ -24,8 +25,7 @@ _CODE = {"b": 0, "d": 1, "+": 2}
 _FROM_LAW = tuple(_PART[name] for name in PARTS)
 
 
-@dataclass(frozen=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """Peaks in bytes; `parts` (keys: ALL_PARTS): allocated bytes at the peak; `phases`: allocated peak of each."""
 
     allocated: int
@@ -42,8 +42,7 @@ Order: TypeAlias = "tuple[tuple[str, bytes, tuple[int, ...]], ...]"
 """Events in order, cut by phase: (phase, a code of _CODE for each, the number of the birth)."""
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A tape at dimensions."""
 
     order: Order
@@ -132,8 +131,7 @@ def _ordered(events: Iterable[tuple[str, str, int]]) -> Order:
     return tuple((phase, bytes(kinds), tuple(numbers)) for phase, kinds, numbers in order)
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """A phase other than training: its peak by the law, and its tape at `dims`. `kept`: bytes of the logits
     accumulated over the evaluation set; `kept_again`: of the copy that joining the last batch to them makes."""
 

@@ -6,8 +6,9 @@ Both read the same effects (`effects.EFFECTS`), so that what one counts the othe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from preflight.memory.device.law.made import Weight
 from preflight.memory.device.law.quantization import QuantizedWeights
@@ -25,8 +26,7 @@ MOST_POINTS = 400
 """Points that a drawing gets: a terminal has fewer columns, and a figure no finer pixels."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """All that a replay depends on. Jobs that differ in other fields (another node, another name of the same model)
     have the same plan."""
 
@@ -54,8 +54,7 @@ class Plan:
     empties_cache: bool
 
 
-@dataclass(frozen=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """A phase beside the steps, as in `replay.Phase`."""
 
     name: str

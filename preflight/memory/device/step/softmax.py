@@ -8,7 +8,8 @@ today's torch, so the result of each layer's softmax counts twice here: its inpu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.step.effect import Effect

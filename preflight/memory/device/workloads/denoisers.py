@@ -7,8 +7,9 @@ images without gradients: that is a separate phase.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.adapters import CONTROLNET, Adapters
 from preflight.memory.device.law.made import CHECK_LAYERS, Depth, Weight
@@ -52,8 +53,7 @@ NO_VALUES = ("sample_size", "scaling_factor", "shift_factor", "latents_mean", "l
 """Keys of a config that move no storage (upcast_attention: not under scaled_dot_product_attention)."""
 
 
-@dataclass(frozen=True)
-class Denoiser(OwnStep):
+class Denoiser(OwnStep, frozen=True):
     """A denoiser, or the VAE of its pipeline. `task`: "diffusion" (its training step), "generation" (a step of the
     pipeline); of a VAE "encoding" or "decoding"."""
 

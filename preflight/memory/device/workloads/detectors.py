@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.workload import Resolved, WorkloadRequest
 from preflight.memory.device.workloads.own_step import (
@@ -54,8 +55,7 @@ _MMDET = re.compile(
 _TORCHVISION = re.compile(r"torchvision:(fasterrcnn|maskrcnn|retinanet)_resnet50_fpn$")
 
 
-@dataclass(frozen=True)
-class Detector(OwnStep):
+class Detector(OwnStep, frozen=True):
     """A detector of one of these libraries, re-implemented."""
 
     kind: ClassVar[str] = "detectors"

@@ -8,7 +8,6 @@ are `model.kwargs.texts` (2), and under a cached loss `model.kwargs.mini_batch_s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from preflight.memory.device.law.made import PROBE_LAYERS, Depth, MadeLaw, Runner
@@ -43,8 +42,7 @@ FREE = ("vocab_size", "num_hidden_layers")
 """The dimensions of a law."""
 
 
-@dataclass(frozen=True)
-class Embedder(OwnStep):
+class Embedder(OwnStep, frozen=True):
     """A text encoder that is trained for embeddings."""
 
     kind: ClassVar[str] = "embeddings"

@@ -6,10 +6,11 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.store import image_path
@@ -47,8 +48,7 @@ images of any side."""
 _SIDE = "train.image_size"
 
 
-@dataclass(frozen=True)
-class ImageModel(Workload):
+class ImageModel(Workload, frozen=True):
     """An image classifier. Its law is a function of the batch, at one image size."""
 
     kind: ClassVar[str] = "images"

@@ -8,8 +8,9 @@ processors of transformers 5 (models/<name>/image_processing_*.py, processing_*.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from preflight.vocabulary.values import Cause, Unknown, missing
 
@@ -17,8 +18,7 @@ Config: TypeAlias = Mapping[str, Any]
 Feed: TypeAlias = "dict[str, Any]"
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(Struct, frozen=True):
     """One image of a sample: its `tokens`, and its share of the model's inputs. The first number of a
     feed's shape counts images, tiles or patches of one image."""
 

@@ -7,8 +7,9 @@ A checkpoint has the same weights in every framework, but what its step keeps de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import Likeness
@@ -40,8 +41,7 @@ WIDER, WIDER_QUANTISED = (0.05, 0.12), (0.05, 0.30)
 quantised weights -23 to -9 %."""
 
 
-@dataclass(frozen=True)
-class LitGpt(Workload):
+class LitGpt(Workload, frozen=True):
     """A checkpoint that litgpt runs with its own code. It passes no mask and computes the head in pieces of the length,
     so a law holds at one length."""
 

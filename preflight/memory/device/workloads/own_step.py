@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.setup import Setup, setup_of
 from preflight.memory.device.law.workload import Config, Workload, WorkloadRequest
@@ -14,8 +15,7 @@ from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown, missing
 
 
-@dataclass(frozen=True)
-class OwnStep(Workload, Protocol):
+class OwnStep(Workload, frozen=True):
     """A model that trains in a special way: the tracer has a module for its step, with the name of the kind."""
 
     architecture: str

@@ -8,8 +8,9 @@ the architecture. Other lengths of a batch are fields of the Job: `image_size` (
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.setup import with_kernel
@@ -29,8 +30,7 @@ SAM_FROZEN = ("vision_encoder", "prompt_encoder")
 """Parts of SAM that are frozen where it is not stated: only its decoder is trained, as in fine-tuning notebooks."""
 
 
-@dataclass(frozen=True)
-class Perception(OwnStep):
+class Perception(OwnStep, frozen=True):
     """A model of transformers for images, video or sound, by the class that is trained."""
 
     kind: ClassVar[str] = "perception"

@@ -6,12 +6,12 @@ Facts of transformers 5: names of classes, and the defaults of their configurati
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Trained:
+
+class Trained(Struct, frozen=True):
     """A class of transformers, or an automatic class by its task, and the recipe of its batches."""
 
     name: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ DENOISER = ("denoiser", "unet", "transformer")
 """Names of the denoiser itself in `validation.loads`."""
 
 
-@dataclass(frozen=True)
-class Companion(Storage):
+class Companion(Storage, frozen=True):
     """A frozen model on the GPU, by its name in the pipeline. `config`: of a VAE, whose pass over the images counts."""
 
     name: str = ""

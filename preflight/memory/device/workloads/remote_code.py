@@ -8,8 +8,10 @@ and what is held besides (a normalised copy of the head, a mask of linear positi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.memory.device.law.attention import window
 from preflight.memory.device.law.setup import Likeness, Terms
@@ -178,8 +180,7 @@ def likeness(architecture: str, config: Config) -> Likeness | None:
     return _baichuan(config) if name == "baichuan" else _ALIKE.get(name)
 
 
-@dataclass(frozen=True)
-class Likened:
+class Likened(Struct, frozen=True):
     """The model of transformers whose law is used for a job's model. `reach`: the size of its sliding window."""
 
     architecture: str

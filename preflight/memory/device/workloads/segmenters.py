@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from preflight.memory.device.law.workload import Resolved, WorkloadRequest
@@ -33,8 +32,7 @@ ALIKE = ("weights", "weights_backbone", "encoder_weights", "pretrained", "progre
 """Keyword arguments that change nothing but values (no activation comes before the loss)."""
 
 
-@dataclass(frozen=True)
-class Segmenter(OwnStep):
+class Segmenter(OwnStep, frozen=True):
     """A model that labels pixels, or a video classifier."""
 
     kind: ClassVar[str] = "dense"

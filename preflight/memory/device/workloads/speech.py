@@ -7,8 +7,9 @@ convolutions make of them, `w`. Without `task: sequence-classification` the loss
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.made import CHECK_LAYERS, Depth
 from preflight.memory.device.law.setup import Setup, with_kernel
@@ -38,8 +39,7 @@ ADAPTED = ("q_proj", "v_proj")
 FROZEN = "feature_encoder"
 
 
-@dataclass(frozen=True)
-class Speech(OwnStep):
+class Speech(OwnStep, frozen=True):
     """A model of raw sound."""
 
     kind: ClassVar[str] = "speech"

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.families import Family, family_of, unlike
 from preflight.memory.device.families.config_keys import unusual
@@ -34,8 +35,7 @@ _SYNONYMS: tuple[frozenset[str], ...] = tuple(
 )
 
 
-@dataclass(frozen=True)
-class TransformersModel(Workload):
+class TransformersModel(Workload, frozen=True):
     """A model by its `model_type` and config."""
 
     kind: ClassVar[str] = "transformers"

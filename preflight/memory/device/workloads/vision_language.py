@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law import loss_and_kernels
 from preflight.memory.device.law.law import Laws
@@ -66,8 +67,7 @@ clip_encoder.py: requires_grad_(False), forward under no_grad) and leaves it and
 adapters stand beside (llava/train/train.py, find_all_linear_names)."""
 
 
-@dataclass(frozen=True)
-class VisionLanguage(OwnStep):
+class VisionLanguage(OwnStep, frozen=True):
     """A model of images and text."""
 
     kind: ClassVar[str] = "pictures"

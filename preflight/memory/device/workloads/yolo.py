@@ -9,8 +9,9 @@ of a batch has (`train.target_len`). Where they are not stated, the interval cov
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from preflight.memory.device.law.made import Weight
 from preflight.memory.device.law.workload import Resolved, Storage, WorkloadRequest
@@ -42,8 +43,7 @@ MOST_CLASSES = 100
 """Above these, more classes do not widen the towers."""
 
 
-@dataclass(frozen=True)
-class Yolo(OwnStep):
+class Yolo(OwnStep, frozen=True):
     """A model of Ultralytics, re-implemented."""
 
     kind: ClassVar[str] = "yolo"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from preflight.memory.device.law.adapters import Adapters
 from preflight.memory.device.law.quantization import QuantizedWeights

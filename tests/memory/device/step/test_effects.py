@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device.prepare import prepare

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
@@ -65,8 +64,7 @@ def test_kinds_have_names_of_their_own() -> None:
     assert len({*names}) == len(names)
 
 
-@dataclass(frozen=True)
-class Perceptron(Workload):
+class Perceptron(Workload, frozen=True):
     """A kind that nobody has thought of."""
 
     kind: ClassVar[str] = "perceptron"
