@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from benchmarks.accuracy.truth import MIB, Fields, Inexpressible, Row, Run, TimmRow
 
