@@ -110,7 +110,7 @@ _WHOLE_LIBRARIES = {
 
 
 def _own_name(path: str, project: Project) -> str:
-    """The name of a module. The project's own `transformers.py` has another than the library: its classes are others."""
+    """The name of a module. The own `transformers.py` of a project has another than the library."""
     name = module_name(path)
     head = name.partition(".")[0]
     folder = f"src/{head}" if path.startswith("src/") else head
