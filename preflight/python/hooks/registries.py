@@ -54,8 +54,9 @@ def _registered(ev: Evaluator) -> Iterator[tuple[str, ModuleValue]]:
         if "register_model" not in module.module.source.text:
             continue
         for node in module.module.tree.body:
-            said = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-            if any(ast.unparse(one).endswith("register_model") for one in said):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            if any(ast.unparse(one).endswith("register_model") for one in node.decorator_list):
                 yield node.name, module
 
 
