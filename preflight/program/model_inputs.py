@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 
@@ -127,4 +128,14 @@ def _folds(record: CallRecord) -> bool:
         return isinstance(first, Const) and first.value == 0 and len(record.args) > 1
     if isinstance(first, Op) and first.operator == "*" and has_unknown(first):  # `images.view(b * n, c, h, w)`
         return True
-    return isinstance(first, Const) and first.value == -1 and len(record.args) > 3
+    if not isinstance(first, Const) or first.value != -1:
+        return False
+    return len(record.args) > 3 or _keeps_last(record.node)
+
+
+def _keeps_last(node: ast.expr) -> bool:
+    """`ids.view(-1, ids.size(-1))`, of several sequences for each sample: one for each choice."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 2:
+        return False
+    mine = ast.unparse(node.func.value)
+    return ast.unparse(node.args[1]) in (f"{mine}.size(-1)", f"{mine}.shape[-1]")

@@ -55,6 +55,8 @@ def test_several_at_once(line: str, expected: int, tmp_path: Path) -> None:
         "x = views.view(-1, 3, 224, 224)",
         "x = views.flatten(0, 1)",
         "x = rearrange(views, 'b t c h w -> (b t) c h w')",
+        "x = views.view(-1, views.size(-1))",
+        "x = views.reshape(-1, views.shape[-1])",
     ],
 )
 def test_how_many_is_not_known(line: str, tmp_path: Path) -> None:
@@ -121,3 +123,11 @@ def test_a_data_set_of_tensors_has_the_size_of_its_images(tmp_path: Path) -> Non
     found = values(read_program(text, tmp_path))
     assert (found["train.batch_size"], found["train.image_size"]) == (8, 160)
     assert "train.seq_len" not in found
+
+
+def test_batches_of_a_data_set_of_the_hub_without_a_loader(tmp_path: Path) -> None:
+    body = PROGRAM.replace("DataLoader(rows, batch_size=8)", "rows.shuffle().iter(batch_size=4)")
+    checked = "def evaluate():\n    for views in rows.iter(batch_size=64):\n        model(views)\nevaluate()\n"
+    text = "import datasets\nrows = datasets.load_dataset('a')\n" + body + checked
+    text = text.replace("{line}", "x = views").replace("{given}", "x")
+    assert values(read_program(text, tmp_path))["train.batch_size"] == 4
