@@ -64,6 +64,7 @@ from preflight.program.loops import (
     loss_facts,
     until_trained,
 )
+from preflight.program.made_inputs import made_input_bindings
 from preflight.program.model_configurations import vocabulary_bindings
 from preflight.program.models import batch_norm, beside_what_is_trained, extended_facts, is_part, model_bindings
 from preflight.program.optimizers import optimizer_bindings, own_optimizer
@@ -212,6 +213,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     paths = tuple(dict.fromkeys(record.path for record in calls))
     kept, kept_facts = objects_in_memory(paths, project)
     bindings = [
+        *made_input_bindings(calls),
         *loader_bindings(calls, project),
         *sequence_bindings(calls, project),
         *models,

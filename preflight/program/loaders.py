@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from preflight.program.bindings import bind, constant, same, under
 from preflight.program.call_site import chain_of, exclude_each_other, role_of, targets
 from preflight.program.loops import backwards, in_turns, runs_on_pieces
+from preflight.program.made_inputs import sample_shape_bindings
+from preflight.program.names import field_for
 from preflight.python.hooks.loaders import SAMPLES, Samples
 from preflight.python.objects import CallRecord, ClassValue, Instance, alternatives
 from preflight.python.steps import step_of
@@ -100,9 +102,21 @@ def _other_batches(record: CallRecord, records: Sequence[CallRecord], project: P
     """Why the batch that trains is not the loader's."""
     if record.argument("batch_size", 1) is None and _is_batched_again(record, records):
         return "a class of the program makes batches of what the loader gives"
+    if (given := _gives_batches(record)) is not None:
+        return f"the data set is given {given}, and the loader takes one of its items at a time"
     if any(runs_on_pieces(end, project) for end in backwards(records)):
         return "the program splits what the loader gives into smaller batches"
     return None
+
+
+def _gives_batches(record: CallRecord) -> str | None:
+    """The argument by which a class of the program is told the size of the batches that its items are, where the loader
+    adds nothing to them: `DataLoader(Batches(paths, batch_size=32), batch_size=1)`."""
+    data, size = record.object("dataset", 0), record.argument("batch_size", 1)
+    alone = size is None or constant(size) in (1, None)
+    if not alone or not isinstance(data, Instance) or data.cls is None or data.record is None:
+        return None
+    return next((name for name in data.record.kwargs if field_for(name) == "train.batch_size"), None)
 
 
 def _is_batched_again(record: CallRecord, records: Sequence[CallRecord]) -> bool:
@@ -191,7 +205,8 @@ def sample_bindings_of(record: CallRecord) -> list[Binding]:
     """Bindings of the samples of a training loader."""
     state = record.value.state if isinstance(record.value, Instance) else {}
     found = state.get(SAMPLES)
-    return list(_of_samples(found, record)) if isinstance(found, Samples) else []
+    said = list(_of_samples(found, record)) if isinstance(found, Samples) else []
+    return [*said, *sample_shape_bindings(record)]
 
 
 def step_bindings(records: Sequence[CallRecord]) -> list[Binding]:

@@ -178,6 +178,8 @@ def _accumulation(records: Sequence[CallRecord], project: Project) -> tuple[list
     passes = backwards(records)
     counted = [list(_moduli(record, passes)) for record in stepping]
     turns = [n for found in counted for n in found if n is not None]
+    if turns and _each_round(records, passes, "zero_grad", project) is not None:
+        turns, counted = [], []  # optimizers that take turns: no gradient outlives its round
     every = turns[0] if turns else _rounds(records, stepping, project)
     at_once = any(None in found and len(found) > found.count(None) for found in counted)  # the step of another training
     if turns and (at_once or not all(same(one, turns[0]) for one in turns)):

@@ -5,11 +5,23 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Sequence
 
+from preflight.program.bindings import fold, is_unknown
 from preflight.python.access import comes_from_loader
-from preflight.python.objects import Abstract, Attribute, CallRecord, Container, Instance, alternatives, has_unknown
-from preflight.vocabulary.values import Cause, Const, Op, Unknown
+from preflight.python.objects import (
+    Abstract,
+    Attribute,
+    CallRecord,
+    Container,
+    Either,
+    Instance,
+    alternatives,
+    has_unknown,
+)
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _JOINS = ("cat", "concat", "concatenate", "hstack", "vstack")
 _REPEATS = ("repeat", "repeat_interleave", "tile")
@@ -22,17 +34,31 @@ _FIRST = re.compile(r"\[:\d+\]")
 """The name of the first items of a value."""
 
 
-def sequences_of(record: CallRecord) -> Const | None:
+_DEEPEST = 6
+"""Conditions within each other that are told apart."""
+
+
+def sequences_of(record: CallRecord) -> Expr | None:
     """The most that a call of a model gets for each sample of the batch; None where it gets the batch as it is."""
-    found = [one for value in _given(record) if (one := _of(value)) is not None]
-    unknown = next((one for one in found if isinstance(one.value, Unknown)), None)
-    counts = [one for one in found if isinstance(one.value, int)]
-    return unknown or max(counts, key=lambda one: int(str(one.value)), default=None)
+    return _most([_either(value) for value in (*record.arguments, *record.keywords.values())])
 
 
-def _given(record: CallRecord) -> list[Abstract]:
-    values = (*record.arguments, *record.keywords.values())
-    return [one for value in values for one in alternatives(value)]
+def _most(counts: Sequence[Expr | None]) -> Expr | None:
+    found = [one for one in counts if one is not None]
+    unread = next((one for one in found if is_unknown(one)), None)
+    if unread is not None or len(found) < 2:
+        return unread if unread is not None else next(iter(found), None)
+    return fold(Op("max", tuple(found)))
+
+
+def _either(value: Abstract, depth: int = 0) -> Expr | None:
+    """The sequences of a value that a setting chooses (`if args.twice: x = torch.cat((x, x))`): as the setting says."""
+    if not isinstance(value, Either) or depth == _DEEPEST or has_unknown(value.condition):
+        return _most([_of(one) for one in alternatives(value)])
+    then, otherwise = _either(value.then, depth + 1), _either(value.otherwise, depth + 1)
+    if then is None and otherwise is None:
+        return None
+    return fold(Op("if", (value.condition, then or Const(1), otherwise or Const(1))))
 
 
 def _of(value: Abstract) -> Const | None:
@@ -102,4 +128,14 @@ def _folds(record: CallRecord) -> bool:
         return isinstance(first, Const) and first.value == 0 and len(record.args) > 1
     if isinstance(first, Op) and first.operator == "*" and has_unknown(first):  # `images.view(b * n, c, h, w)`
         return True
-    return isinstance(first, Const) and first.value == -1 and len(record.args) > 3
+    if not isinstance(first, Const) or first.value != -1:
+        return False
+    return len(record.args) > 3 or _keeps_last(record.node)
+
+
+def _keeps_last(node: ast.expr) -> bool:
+    """`ids.view(-1, ids.size(-1))`, of several sequences for each sample: one for each choice."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 2:
+        return False
+    mine = ast.unparse(node.func.value)
+    return ast.unparse(node.args[1]) in (f"{mine}.size(-1)", f"{mine}.shape[-1]")

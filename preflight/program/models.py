@@ -326,7 +326,7 @@ def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Bindin
         return _target("torchvision", looked_up, record)
     name = record.argument("model_name", 0)
     if record.name in ("timm.create_model", "timm.models.create_model") and name is not None:
-        return _target("timm", name, record)
+        return _of_timm(name, record)
     if record.name in ("open_clip.create_model_and_transforms", "open_clip.create_model", "clip.load") and record.args:
         said = record.args[0]
         return [bind("model.name", spelled_exactly(said, table()["clip_names"])), bind("task", Const("contrastive"))]
@@ -335,6 +335,14 @@ def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Bindin
     if record.name == "torch.hub.load" and len(record.args) > 1 and "pytorch/vision" in str(constant(record.args[0])):
         return _target("torchvision", record.args[1], record)
     return []
+
+
+def _of_timm(name: Expr, record: CallRecord) -> list[Binding]:
+    """A model of timm by its name, which may be one that the program registers itself: then it is no model of timm."""
+    if isinstance(record.value, Const) and isinstance(record.value.value, Unknown):
+        return [Binding("model.name", record.value, Rank.literal, record.origin)]
+    own = isinstance(record.value, Instance) and record.value.cls is not None
+    return [] if own else _target("timm", name, record)
 
 
 def _segmenter(record: CallRecord) -> list[Binding]:

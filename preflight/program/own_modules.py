@@ -393,7 +393,7 @@ def own_module_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     why = f": {model.foreign[0]}" if model.foreign else ""
     what = f"what is trained is {model.name}, a class of the project ({model.origin.path}, line {model.line})"
     unknown = Unknown(f"{what}{why}; a dry run tells its memory", Cause.not_modelled)
-    named = Binding("model.name", Const(unknown, model.origin), Rank.hint, model.origin)
+    named = Binding("model.name", Const(unknown, model.origin), Rank.read, model.origin)
     found = [named] if model.is_class else []  # layers of torch have no name to look for
     if model.foreign or constant(model.count) == 0:
         return found

@@ -97,6 +97,27 @@ def module_name(path: str) -> str:
     return ".".join(parts)
 
 
+_WHOLE_LIBRARIES = {
+    "transformers": ("modeling_utils.py",), "diffusers": ("pipelines/__init__.py", "pipeline_utils.py"),
+    "timm": ("models/registry.py", "models/_registry.py"), "torchvision": ("ops/__init__.py",), "torch": (),
+    "peft": ("peft_model.py",), "trl": ("trainer/__init__.py",), "open_clip": ("factory.py",),
+    "sentence_transformers": ("SentenceTransformer.py",), "segmentation_models_pytorch": ("base/__init__.py",),
+    "accelerate": ("accelerator.py",), "deepspeed": ("runtime/engine.py",), "unsloth": ("models/__init__.py",),
+    "ultralytics": ("engine/trainer.py",), "lightning": (), "pytorch_lightning": ("trainer/__init__.py",),
+    "bitsandbytes": ("optim/__init__.py",), "optimum": (),
+}  # fmt: skip
+"""Libraries whose names say what a call means -> a file that only a copy of the whole library has."""
+
+
+def _own_name(path: str, project: Project) -> str:
+    """The name of a module. The own `transformers.py` of a project has another than the library."""
+    name = module_name(path)
+    head = name.partition(".")[0]
+    folder = f"src/{head}" if path.startswith("src/") else head
+    copied = any(project.exists(f"{folder}/{one}") for one in _WHOLE_LIBRARIES.get(head, ()))
+    return f"project:{name}" if head in _WHOLE_LIBRARIES and not copied else name
+
+
 def load_module(path: str, project: Project) -> Module | None:
     """The parsed file, cached per project; None where it cannot be read or is not Python."""
     return project.remembered.get(_MODULE, lambda: _parse(path, project), path)
@@ -110,7 +131,7 @@ def _parse(path: str, project: Project) -> Module | None:
         tree = parse_module(source.text)
     except (UnreadableFile, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return Module(path, module_name(path), source, tree)
+    return Module(path, _own_name(path, project), source, tree)
 
 
 def resolve_import(name: str, level: int, importer: Module, project: Project) -> str | None:

@@ -85,6 +85,11 @@ def _is_loader(value: Abstract) -> bool:
     return isinstance(value, Instance) and SAMPLE in value.state
 
 
+def sample_of(loader: Abstract | None) -> Abstract | None:
+    """One sample of a loader; None where it is not known."""
+    return loader.state.get(SAMPLE) if isinstance(loader, Instance) else None  # type: ignore[return-value]
+
+
 def _of(value: Abstract, ev: Evaluator, loaders: list[Instance]) -> Abstract | None:
     """A batch of one sample of a loader; None for anything else."""
     if not isinstance(value, Instance) or SAMPLE not in value.state:

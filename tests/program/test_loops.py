@@ -315,3 +315,24 @@ def test_the_batch_of_a_loader_that_is_split_is_unknown(body: str, tmp_path: Pat
 def test_a_loop_over_the_whole_batch_splits_nothing(loop: str, tmp_path: Path) -> None:
     program = LOOP.replace("x, y in loader", loop).format(body="loss = model(x).sum()")
     assert values(read_program(program, tmp_path))["train.batch_size"] == 64
+
+
+IN_TURNS = """
+import torch
+model = torch.nn.Linear(4, 4)
+first, second = torch.optim.AdamW(model.a), torch.optim.AdamW(model.b)
+for step, x in enumerate(data):
+    model(x).sum().backward()
+    if step % 2 == 0:
+        first.step()
+    else:
+        second.step()
+    {zero}
+"""
+
+
+@pytest.mark.parametrize(
+    ("zero", "accumulated"), [("model.zero_grad()", 1), ("if step % 2 == 0: model.zero_grad()", 2)]
+)
+def test_optimizers_that_take_turns_accumulate_nothing(zero: str, accumulated: int, tmp_path: Path) -> None:
+    assert values(read_program(IN_TURNS.format(zero=zero), tmp_path))["train.grad_accum"] == accumulated

@@ -55,6 +55,8 @@ def test_several_at_once(line: str, expected: int, tmp_path: Path) -> None:
         "x = views.view(-1, 3, 224, 224)",
         "x = views.flatten(0, 1)",
         "x = rearrange(views, 'b t c h w -> (b t) c h w')",
+        "x = views.view(-1, views.size(-1))",
+        "x = views.reshape(-1, views.shape[-1])",
     ],
 )
 def test_how_many_is_not_known(line: str, tmp_path: Path) -> None:
@@ -81,3 +83,51 @@ def test_a_part_at_a_time_is_unknown(tmp_path: Path) -> None:
 )
 def test_the_batch_as_it_is(line: str, tmp_path: Path) -> None:
     assert sequences(line, tmp_path) is None
+
+
+CHOSEN = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--twice", action="store_true")
+args = parser.parse_args()
+"""
+TWICE = "x = views[0]\n    if args.twice:\n        x = torch.cat((x, x), dim=0)"
+
+
+@pytest.mark.parametrize(("twice", "expected"), [(False, 1), (True, 2)])
+def test_a_setting_decides_whether_views_are_joined(twice: bool, expected: int, tmp_path: Path) -> None:
+    text = CHOSEN + PROGRAM.replace("{line}", TWICE).replace("{given}", "x")
+    assert values(read_program(text, tmp_path), {"twice": twice})["train.sequences_per_sample"] == expected
+
+
+MADE = {
+    "tokens": ("torch.randint(0, 50257, (4, 128)).cuda()", {"train.batch_size": 4, "train.seq_len": 128}),
+    "images": ("torch.randn(16, 3, 160, 192, device='cuda')", {"train.batch_size": 16, "train.image_size": 192}),
+    "features": ("torch.randn(16, 40)", {}),
+}
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_tensors_that_the_program_makes(what: str, tmp_path: Path) -> None:
+    made, expected = MADE[what]
+    body = PROGRAM.replace("for views, labels in DataLoader(rows, batch_size=8):", "for _ in range(9):")
+    found = values(read_program(body.replace("{line}", f"x = {made}").replace("{given}", "x"), tmp_path))
+    sizes = ("train.batch_size", "train.seq_len", "train.image_size")
+    assert {name: found[name] for name in sizes if name in found} == expected
+
+
+def test_a_data_set_of_tensors_has_the_size_of_its_images(tmp_path: Path) -> None:
+    made = "rows = TensorDataset(torch.randn(1000, 3, 160, 160), torch.randint(0, 9, (1000,)))\nmodel ="
+    body = PROGRAM.replace("{line}", "x = views").replace("{given}", "x").replace("model =", made, 1)
+    text = body.replace("import DataLoader", "import DataLoader, TensorDataset")
+    found = values(read_program(text, tmp_path))
+    assert (found["train.batch_size"], found["train.image_size"]) == (8, 160)
+    assert "train.seq_len" not in found
+
+
+def test_batches_of_a_data_set_of_the_hub_without_a_loader(tmp_path: Path) -> None:
+    body = PROGRAM.replace("DataLoader(rows, batch_size=8)", "rows.shuffle().iter(batch_size=4)")
+    checked = "def evaluate():\n    for views in rows.iter(batch_size=64):\n        model(views)\nevaluate()\n"
+    text = "import datasets\nrows = datasets.load_dataset('a')\n" + body + checked
+    text = text.replace("{line}", "x = views").replace("{given}", "x")
+    assert values(read_program(text, tmp_path))["train.batch_size"] == 4

@@ -274,3 +274,58 @@ def test_arguments_of_a_constructor_that_change_the_model(given: str, field: str
     body = f"model = torchvision.models.detection.maskrcnn_resnet50_fpn({given})"
     found = [name for name in told(body, tmp_path) if name.startswith("model.kwargs.")]
     assert found == ([field] if field else [])
+
+
+REGISTERED = """
+import argparse, torch, timm
+from torch.utils.data import DataLoader
+import nets
+args = argparse.ArgumentParser()
+args.add_argument("--model", default="{name}")
+args = args.parse_args()
+model = timm.create_model(args.model, pretrained=False, num_classes=100, drop_block_rate=None)
+"""
+NETS = """
+import torch
+from timm.models.registry import register_model
+from timm.models.vision_transformer import VisionTransformer
+class Mine(torch.nn.Module):
+    def __init__(self, width, num_classes):
+        super().__init__()
+        self.head = torch.nn.Linear(width, num_classes)
+@register_model
+def vit_base_patch16_224(pretrained=False, **kwargs):
+    return Mine(16, **kwargs)
+@register_model
+def vit_small_patch16_224(pretrained=False, **kwargs):
+    return VisionTransformer(embed_dim=384, depth=12, **kwargs)
+@register_model
+def vit_tiny_patch16_224(pretrained=False, **kwargs):
+    for _ in range(300):
+        for _ in range(300):
+            kwargs["depth"] = sum([1, kwargs.get("depth", 0)])
+    return Mine(16, **kwargs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("vit_base_patch16_224", None),
+        ("vit_small_patch16_224", "timm:vit_small_patch16_224"),
+        ("resnet18", "timm:resnet18"),
+    ],
+)
+def test_a_model_that_the_program_registers_under_the_name_of_one_of_timm(
+    name: str, target: str | None, tmp_path: Path
+) -> None:
+    found = values(read_program(REGISTERED.format(name=name) + LOOP, tmp_path, nets__py=NETS))
+    assert found.get("model.target") == target
+    assert (found.get("model.parameters") == 16 * 100 + 100) is (target is None)
+
+
+def test_a_registered_model_that_computes_much_is_unknown_and_the_rest_is_read(tmp_path: Path) -> None:
+    found = values(read_program(REGISTERED.format(name="vit_tiny_patch16_224") + LOOP, tmp_path, nets__py=NETS))
+    assert "model.target" not in found
+    assert is_unknown(found["model.name"])
+    assert found["train.batch_size"] == 4

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs_as_text import read_program, values
+from programs_as_text import is_unknown, read_program, values
 
-from preflight.vocabulary.values import Unknown
+from preflight.study.build import build
+from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
+from preflight.vocabulary.values import Unknown, evaluate
 
 PROGRAM = """
 import argparse
@@ -336,3 +339,35 @@ def test_a_model_whose_own_method_makes_the_optimizer(tmp_path: Path, shared: st
     made = spaces["Net"](100, 8)  # type: ignore[operator]
     counted = sum(one.numel() for one in made.parameters())
     assert values(read_program(text, tmp_path))["model.parameters"] == counted
+
+
+def test_a_setting_names_a_model_of_the_hub_and_an_own_class_is_trained(tmp_path: Path) -> None:
+    body = program("self.out = made_elsewhere(width)").replace(
+        "args = ", 'parser.add_argument("--model_name", default="gpt2")\nargs = '
+    )
+    (tmp_path / "train.py").write_text(body + TRAINING)
+    (study,), _ = build(["train.py"], Project(tmp_path, Settings()))
+    assert is_unknown(evaluate(study.boxes[0].fields["model.name"].expr))
+
+
+OWN = (
+    "import torch.nn as nn\nclass GPT2LMHeadModel(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.out = nn.Linear(4, 3)\n    @classmethod\n    def from_pretrained(cls, name):\n        return cls()\n"
+)
+STARTED = (
+    "import torch\nfrom transformers import GPT2LMHeadModel\nmodel = GPT2LMHeadModel.from_pretrained('gpt2')\n"
+    + TRAINING
+)
+
+
+@pytest.mark.parametrize("path", ["transformers/__init__.py", "transformers.py", "src/transformers/__init__.py"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_package_of_the_project_with_the_name_of_a_library(path: str, copied: bool, tmp_path: Path) -> None:
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(OWN)
+    if copied:  # the whole library lies in the project, changed or not
+        home = (tmp_path / path).parent if path.endswith("__init__.py") else tmp_path / "transformers"
+        home.mkdir(exist_ok=True)
+        (home / "modeling_utils.py").write_text("")
+    found = values(read_program(STARTED, tmp_path))
+    assert (found["model.name"] == "gpt2") is copied

@@ -306,3 +306,28 @@ def test_the_device(lines: str, device: str | None, tmp_path: Path) -> None:
 )
 def test_programs_that_would_fail_are_read_in_the_end(body: str, tmp_path: Path) -> None:
     assert "data.sample_bytes" not in told(body, tmp_path)
+
+
+OWN_BATCHES = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Batches(Dataset):
+    def __init__(self, rows, {name}=4):
+        self.rows, self.each = rows, {name}
+    def __getitem__(self, at):
+        return self.rows[at]
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+for x in DataLoader(Batches(rows, {name}=32), batch_size={size}):
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "known"),
+    [("batch_size", 1, False), ("batch_size", None, False), ("batch_size", 8, True), ("width", 1, True)],
+)
+def test_a_data_set_that_is_told_the_size_of_its_batches(name: str, size: int, known: bool, tmp_path: Path) -> None:
+    found = values(read_program(OWN_BATCHES.format(name=name, size=size), tmp_path))
+    assert (found["train.batch_size"] == size) if known else isinstance(found["train.batch_size"], Unknown)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from preflight.frameworks.calls import CallFacts, read_calls
+from preflight.frameworks.calls import IDENTITIES, CallFacts, read_calls
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.budgets import NESTED_TABLES
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Rank
+from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Span, Unknown, evaluate, origins
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _TARGET = "_target_"
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 
+_MODELS = ("model", "net", "network")
+"""Nodes of a configuration that make the model."""
 _LIGHTNING = ("LightningModule", "LightningDataModule")
 
 
@@ -82,8 +84,18 @@ def _facts(settings: Mapping[str, Expr], project: Project) -> CallFacts:
         calls += _Objects(settings, records, own, project).calls()
     said = read_calls(calls, project)
     # The values include the overrides, so they do not outrank the text of the program.
-    bindings = (replace(one, rank=min(one.rank, Rank.read), expr=_placed(one.expr)) for one in said.bindings)
+    bindings = [replace(one, rank=min(one.rank, Rank.read), expr=_placed(one.expr)) for one in said.bindings]
+    if not any(one.field in IDENTITIES for one in bindings):
+        bindings += [_own_model(records[node]) for node in own if node.rpartition(".")[2] in _MODELS]
     return replace(said, bindings=tuple(bindings))
+
+
+def _own_model(record: CallRecord) -> Binding:
+    """The model is unknown: the node of the model makes an object of the project, whatever name it is given."""
+    why = Unknown(
+        f"the model is {record.method}, a class of the project; a dry run tells its memory", Cause.not_modelled
+    )
+    return Binding("model.name", Const(why, record.origin), Rank.read, record.origin)
 
 
 def _placed(expr: Expr) -> Expr:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 
+from preflight.dialects.program.followed import Followed
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
@@ -49,10 +50,19 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 def recognises(source: Source, project: Project) -> bool:
     """Whether a script has an entry point, and trains itself or through a module of the project that it imports."""
-    text = source.text
     if not source.path.endswith(".py") or _is_test(source):
         return False
-    return bool(_ENTRY.search(text) or _acts(source, project)) and trains(source, project)
+    starts = bool(_ENTRY.search(source.text))
+    return ((starts or _acts(source, project)) and trains(source, project)) or _calls_training(source, project)
+
+
+def _calls_training(source: Source, project: Project) -> bool:
+    """Whether what a program calls trains, in as many files as it takes: a `train.py` that only starts a package."""
+    text = source.text
+    if "trial.suggest_" in text:
+        return False
+    followed = Followed(project, lambda one: bool(_TRAINS.search(one)), lambda one: bool(_LIBRARIES.search(one)))
+    return followed.started_by(source)
 
 
 def trains(source: Source, project: Project) -> bool:
@@ -99,54 +109,33 @@ def _trains_here(text: str) -> bool:
     return bool(_LIBRARIES.search(text) and _TRAINS.search(text))
 
 
+_RUNS_TESTS = re.compile(r"^\s*(?:unittest|pytest)\.main\(|\(unittest\.TestCase\)|\(TestCase\)", re.MULTILINE)
+_HAS_TESTS = re.compile(
+    r"^\s*(?:async\s+)?def\s+test_|^\s*(?:import|from)\s+(?:pytest|unittest)\b|\bMagicMock\(", re.MULTILINE
+)
+
+
 def _is_test(source: Source) -> bool:
-    """Whether a file is a test: tests train small models and are not submitted."""
-    name = posixpath.basename(source.path)
-    return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+    """Whether a file is a test: tests train small models and are not submitted. What lies among tests is one if it has
+    functions of tests, whatever its name is."""
+    folder, name = posixpath.split(source.path)
+    if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
+        return True
+    among = {"test", "tests", "unit_tests", "testing"} & set(folder.split("/"))
+    return bool(_RUNS_TESTS.search(source.text) or (among and _HAS_TESTS.search(source.text)))
 
 
 def _acts(source: Source, project: Project) -> bool:
-    """Whether the top level of the file starts training: it has a loop, a `with`, or a call as a statement. Where only
-    an imported module trains, it is the call of a function of the file, `main()`, of an imported one that trains, or of
-    a method of an imported class."""
+    """Whether the top level of the file starts something: it has a loop, a `with`, or a call as a statement. Where only
+    an imported module trains, it is the call of a function of the file, `main()`."""
     here = _trains_here(source.text)
     if not here and _CALL.search(source.text) is None:
         return False
     body = _body(source.text)
     if body is None:
         return here  # `read` reports broken scripts
-    if here:
-        return any(map(_starts, body)) or bool(_called(body) & _trainers(body))
     own = {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    return any(_statement(node) in own for node in body) or _calls_imported(body, source, project)
-
-
-def _calls_imported(body: Sequence[ast.stmt], source: Source, project: Project) -> bool:
-    """Whether the top level of a file calls a function that trains and that another file of the project has."""
-    given = {name for _, names in _imports(source.text) for name in names}
-    called, used = _called(body) & given, _used(body) & given
-    bodies = (_body(other.text) or () for other in _imported(source, project) if _trains_here(other.text))
-    return bool(called or used) and any(called & _trainers(one) or used & _training_classes(one) for one in bodies)
-
-
-def _used(body: Sequence[ast.stmt]) -> set[str]:
-    """The names of classes of whose objects a statement calls a method: `Runner(c).run()`, or `r = Runner(c)` first."""
-    made = {
-        target.id: node.value.func.id
-        for node in body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    methods = (node.value.func for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
-    holders = [one.value for one in methods if isinstance(one, ast.Attribute)]
-    direct = {one.func.id for one in holders if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
-    return direct | {made[one.id] for one in holders if isinstance(one, ast.Name) and one.id in made}
-
-
-def _training_classes(body: Sequence[ast.stmt]) -> set[str]:
-    """The names of classes of a file with a method that trains."""
-    return {node.name for node in body if isinstance(node, ast.ClassDef) and _TRAINS.search(ast.unparse(node))}
+    return any(map(_starts, body)) if here else any(_statement(node) in own for node in body)
 
 
 def _body(text: str) -> list[ast.stmt] | None:
@@ -155,24 +144,6 @@ def _body(text: str) -> list[ast.stmt] | None:
         return parse_module(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-
-
-def _called(body: Sequence[ast.stmt]) -> set[str]:
-    """The names of functions that statements call outside of functions and classes: `[train(n) for n in SIZES]`."""
-    plain = [node for node in body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
-    calls = (one.func for node in plain for one in ast.walk(node) if isinstance(one, ast.Call))
-    return {one.id for one in calls if isinstance(one, ast.Name)}
-
-
-def _trainers(body: Sequence[ast.stmt]) -> set[str]:
-    """The names of functions of a file that train, themselves or through another one of them."""
-    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    found = {name for name, node in functions.items() if _TRAINS.search(ast.unparse(node))}
-    more = found
-    while more:
-        more = {name for name, node in functions.items() if name not in found and _called(node.body) & found}
-        found |= more
-    return found
 
 
 def _starts(node: ast.stmt) -> bool:

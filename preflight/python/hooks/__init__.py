@@ -15,6 +15,7 @@ from preflight.python.hooks import (
     layers,
     loaders,
     pictures,
+    registries,
     remote_functions,
     standard_library,
     torch,
@@ -33,5 +34,6 @@ LIBRARY_HOOKS: Mapping[str, Hook] = {
     **layers.HOOKS,
     **pictures.HOOKS,
     **loaders.HOOKS,
+    **registries.HOOKS,
     **remote_functions.HOOKS,
 }

@@ -204,3 +204,16 @@ def test_what_a_file_says_is_read_once_for_all_compositions(tmp_path: Path, monk
         {"plain.py": "import torch\nclass A:\n    def __init__(self):\n        torch.ones()\n"}
     )
     assert "dataset_held" not in {fact.name for fact in composed({**OTHERS, "a.lr": Const(0.1)}, changed).facts}
+
+
+VIT = (
+    "import torch\nclass ViT(torch.nn.Module):\n    def __init__(self, name):\n        super().__init__()\n        {}\n"
+)
+HUB = "self.body = transformers.AutoModelForCausalLM.from_pretrained(name)"
+
+
+@pytest.mark.parametrize(("body", "known"), [("self.out = make(name)", False), (HUB, True)])
+def test_the_name_that_a_class_of_the_project_gets_is_not_its_model(body: str, known: bool, tmp_path: Path) -> None:
+    settings: dict[str, Expr] = {"model._target_": Const("nets.vit.ViT"), "model.name": Const("gpt2")}
+    found = composed_of(tmp_path, {"nets/vit.py": "import transformers\n" + VIT.format(body)}, settings)
+    assert (found["model.name"] == "gpt2") is known

@@ -90,7 +90,7 @@ def test_training_in_a_module_that_the_script_imports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "starts"), [("main()", True), ("helper.configure()", False), ("configure()", False), ("x = main()", False)]
+    ("line", "starts"), [("main()", True), ("helper.configure()", False), ("configure()", False), ("x = main()", True)]
 )
 def test_a_call_of_the_scripts_own_function_starts_an_imported_training(
     line: str, starts: bool, tmp_path: Path
@@ -468,7 +468,7 @@ def test_a_program_is_interpreted_once_for_launches_that_it_cannot_tell_apart(tm
 
 STARTS = {
     "for size in (8, 22):\n    main(size)\n": True,
-    "rows = [main(size) for size in (8, 22)]\n": False,  # only a block or a call as a statement is looked at here
+    "rows = [main(size) for size in (8, 22)]\n": True,
     "main(4)\n": True,
     "if DEBUG:\n    main(4)\n": True,
     "for size in (8, 22):\n    print(size)\n": False,
@@ -522,3 +522,73 @@ def test_a_call_within_an_assignment(text: str, expected: bool, tmp_path: Path) 
     )
     project = Project(tmp_path, Settings())
     assert program.recognises(project.source("run.py"), project) is expected
+
+
+STARTERS = {
+    "an import in a function, after sys.path": (
+        "import sys\nfrom pathlib import Path\ndef main():\n"
+        "    sys.path.insert(0, str(Path(__file__).parent / 'lib'))\n"
+        "    from pkg import main as start\n    start()\nif __name__ == '__main__':\n    main()\n"
+    ),
+    "a module of a package": "import sys\nsys.path.append('lib')\nimport pkg.cli\npkg.cli.main()\n",
+    "a module by another name": "import sys\nsys.path.append('lib')\nfrom pkg import cli as c\nc.main()\n",
+}
+LEFT = {
+    "another function of the package": STARTERS["a module of a package"].replace("main()", "show()"),
+    "an object whose training is not started": (
+        "import sys\nsys.path.append('lib')\nfrom pkg.loop import Loop\n"
+        "if __name__ == '__main__':\n    Loop(1).evaluate()\n"
+    ),
+    "only an import": "import sys\nsys.path.append('lib')\nimport pkg\nif __name__ == '__main__':\n    print(1)\n",
+}
+PACKAGE = {
+    "lib/pkg/__init__.py": "from .cli import main\n",
+    "lib/pkg/cli.py": (
+        "from .setup import made\nfrom .loop import Loop\ndef main():\n    loop = Loop(made())\n    loop.go()\n"
+        "def show():\n    print(made())\n"
+    ),
+    "lib/pkg/setup.py": "def made():\n    return 1\n",
+    "lib/pkg/loop.py": (
+        "import torch\nclass Base:\n    def _step(self, x):\n        self.model(x).sum().backward()\n"
+        "class Loop(Base):\n    def __init__(self, model):\n        self.model = model\n"
+        "    def go(self):\n        self._step(1)\n    def evaluate(self):\n        return self.model\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", [*STARTERS, *LEFT])
+def test_a_program_that_only_starts_a_package(what: str, tmp_path: Path) -> None:
+    for name, text in PACKAGE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert recognised({**STARTERS, **LEFT}[what], tmp_path, "start.py") is (what in STARTERS)
+
+
+def test_a_trainer_of_a_library_that_a_class_extends(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/own.py").write_text(
+        "from transformers import Trainer\nclass Mine(Trainer):\n    def log(self):\n        pass\n"
+    )
+    (tmp_path / "deep/work.py").write_text("from deep.own import Mine\ndef work(m):\n    Mine(m).train()\n")
+    assert recognised("from deep.work import work\nwork(1)\n", tmp_path, "start.py")
+    (tmp_path / "deep/work.py").write_text("from deep.own import Mine\ndef work(m):\n    Mine(m).predict(m)\n")
+    assert not recognised("from deep.work import work\nwork(1)\n", tmp_path, "look.py")
+
+
+AMONG_TESTS = {
+    "functions of tests": (LOOP + "def test_it():\n    pass\ntest_it()\n", False),
+    "unittest": ("from unittest.mock import MagicMock\n" + LOOP, False),
+    "a program that trains": (LOOP, True),
+}
+
+
+@pytest.mark.parametrize("what", AMONG_TESTS)
+def test_a_program_among_tests(what: str, tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    text, trains = AMONG_TESTS[what]
+    assert recognised(text, tmp_path, "tests/verify.py") is trains
+    assert recognised(text, tmp_path, "verify.py")
+
+
+def test_a_file_that_runs_its_tests(tmp_path: Path) -> None:
+    assert not recognised("import unittest\n" + LOOP + "unittest.main()\n", tmp_path, "verify.py")
