@@ -78,6 +78,22 @@ def test_a_gpu_that_none_of_the_shown_ways_fits_is_a_warning(tmp_path: Path) -> 
     assert "; of these all of them fit H100 " in message
 
 
+def test_the_kind_of_checkpointing_matters_to_int8_layers(tmp_path: Path) -> None:
+    program = """
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("huggyllama/llama-7b", load_in_8bit=True)
+model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig(r=8, target_modules=["q_proj", "v_proj"]))
+rows = data.map(lambda row: tokenizer(row["text"], padding="max_length", max_length=512, truncation=True))
+Trainer(model, TrainingArguments("out", per_device_train_batch_size=4), train_dataset=rows).train()
+"""
+    (tmp_path / "train.py").write_text(program)
+    reports = check([tmp_path / "train.py"]).reports
+    said = [one.message for report in reports for one in report.findings if one.rule == "fits-only-if"]
+    assert any("the kind of gradient checkpointing" in one and "GiB if it is reentrant" in one for one in said), said
+
+
 def test_two_settings_that_are_missing_are_shown_at_both_ends(tmp_path: Path) -> None:
     [message] = said(tmp_path, LAUNCH, precision="mixed_precision=ask()")
     assert message.startswith("the precision and how many GPUs share the job are unknown: it needs ")
