@@ -31,6 +31,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     running.add_argument("--jobs", type=int, default=1, metavar="N", help="repositories at once (default 1)")
     running.add_argument("--time-limit", type=int, default=600, metavar="S", help="seconds each (default 600)")
     running.add_argument("--memory-limit", type=int, default=16, metavar="GIB", help="of address space (default 16)")
+    running.add_argument("--gpu", default="", metavar="NAME", help="the GPU that is stated (default: none)")
     running.add_argument("--no-cache", action="store_true", help="check those again that have a result")
     reporting = commands.add_parser("report", parents=[common], help=f"write docs/{PAGE.name} from the results")
     reporting.add_argument("--output", type=Path, default=PAGE, metavar="FILE")
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command == "run":
         os.nice(5)
         limits = Limits(options.time_limit, options.memory_limit * GIB)
-        run(repositories, options.jobs, limits, options.no_cache)
+        run(repositories, options.jobs, limits, options.no_cache, options.gpu)
         return 0
     return document.write(repositories, options.output)
 

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 FILE = HERE / "repositories.toml"
 
 
-Group = Literal["dev", "held", "last", "field", "blind", "fresh"]
+Group = Literal["dev", "held", "last", "field", "blind", "fresh", "stated"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 
@@ -85,6 +85,7 @@ def checkout(repository: Repository) -> Path:
     return cache() / "checkouts" / f"{repository.folder}@{repository.commit[:12]}"
 
 
-def result(repository: Repository) -> Path:
-    """Where the result of its run lies."""
-    return cache() / "results" / f"{repository.folder}@{repository.commit[:12]}.json"
+def result(repository: Repository, gpu: str = "") -> Path:
+    """Where the result of its run lies, with no GPU stated or with one."""
+    with_gpu = f"~{gpu.lower().replace(' ', '-')}" if gpu else ""
+    return cache() / "results" / f"{repository.folder}@{repository.commit[:12]}{with_gpu}.json"

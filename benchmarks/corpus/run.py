@@ -30,13 +30,13 @@ class Limits:
     memory: int
 
 
-def run(repositories: Sequence[Repository], jobs: int, limits: Limits, again: bool) -> None:
+def run(repositories: Sequence[Repository], jobs: int, limits: Limits, again: bool, gpu: str = "") -> None:
     """Those whose files are there and that have no result yet, or all of them; those with few files first."""
-    wanted = [each for each in repositories if checkout(each).is_dir() and (again or kept(each) is None)]
+    wanted = [each for each in repositories if checkout(each).is_dir() and (again or kept(each, gpu) is None)]
     wanted.sort(key=lambda each: sum(1 for _ in checkout(each).rglob("*")))
     software = described()
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        for found in pool.map(lambda each: _one(each, limits, software), wanted):
+        for found in pool.map(lambda each: _one(each, limits, software, gpu), wanted):
             ended = "time limit" if found["timed_out"] else f"status {found['status']}"
             print(
                 f"{found['name']}: {ended}, {found['cpu_seconds']:.0f} s CPU, {found['peak_bytes'] >> 20} MiB, "
@@ -45,17 +45,18 @@ def run(repositories: Sequence[Repository], jobs: int, limits: Limits, again: bo
             )
 
 
-def kept(repository: Repository) -> Record | None:
+def kept(repository: Repository, gpu: str = "") -> Record | None:
     """The result of an earlier run."""
-    path = result(repository)
+    path = result(repository, gpu)
     return record.loaded(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _one(repository: Repository, limits: Limits, software: str) -> Record:
+def _one(repository: Repository, limits: Limits, software: str, gpu: str) -> Record:
     root = checkout(repository)
     with tempfile.TemporaryDirectory() as folder:
         report, document = Path(folder, "report.json"), Path(folder, "document.json")
         check = ["check", ".", "--no-cache", "--exit-zero", "-f", "concise", "--output", f"json={document}"]
+        check += ["--gpu", gpu] if gpu else []
         # -I: nothing of the checked tree is ever imported. An empty cache: a stranger's first run.
         command = [sys.executable, "-I", "-m", "preflight", *check]
         limit = [str(limits.seconds), str(limits.memory), str(report)]
@@ -88,7 +89,7 @@ def _one(repository: Repository, limits: Limits, software: str) -> Record:
         "findings": record.findings(data) if data else [],
         "studies": record.studies(data) if data else [],
     }
-    path = result(repository)
+    path = result(repository, gpu)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     part.write_text(json.dumps(found), encoding="utf-8")

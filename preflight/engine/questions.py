@@ -36,6 +36,7 @@ _WORDS: Mapping[str, str] = {
     "train.optimizer": "Which optimizer is used?",
     "train.grad_accum": "Over how many batches are gradients accumulated?",
     "train.gradient_checkpointing": "Is gradient checkpointing on?",
+    "train.reentrant": "Is gradient checkpointing reentrant (use_reentrant)?",
     "train.vocab_size": "How many entries does the vocabulary have?",
     "validation.batch_size": "How many samples does one GPU get at a time in the evaluation?",
     "data.sample_bytes": "How many bytes does one decoded sample take?",

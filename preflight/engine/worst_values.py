@@ -28,6 +28,7 @@ WORST: Mapping[str, tuple[object, ...]] = {
     "train.optimizer": ("adamw",),
     "train.optimizer_impl": ("foreach",),
     "train.gradient_checkpointing": (False,),
+    "train.reentrant": (False,),
     "train.attention": ("eager",),
     "train.compile": (False, True),
     "train.peft.method": (None,),
@@ -87,6 +88,7 @@ NODE = 8
 LEAST: Mapping[str, object] = {
     "train.precision": "bf16", "train.weights_dtype": "bf16", "train.quantization.type": "nf4",
     "train.optimizer": "sgd", "train.gradient_checkpointing": True, "train.attention": "flash",
+    "train.reentrant": True,
     "train.peft.method": "lora", "train.loss": "fused", "train.outputs_kept": "no", "train.optimizer_in_backward": True,
     "train.activation_offload": True, "train.saves": "streamed", "train.resumes": "no", "train.saved_as": None,
     "train.compile": False, "train.copies.reference": 0, "train.copies.ema": 0, "train.sequences_per_sample": 1,

@@ -123,6 +123,14 @@ def axolotl_preferences(args: Arguments, found: FoundSettings) -> None:
         found.add("train.copies.reference", Const(1, args.origin("rl")) if whole else when(asked, Const(1), Const(0)))
 
 
+def axolotl_whole_batch(args: Arguments, found: FoundSettings) -> None:
+    """`batch_size`, which newer files leave out: the samples of all micro-batches of a step, where no number of them
+    is stated (utils/config.py, normalize_config)."""
+    if args.value("gradient_accumulation_steps") is None:
+        whole = args.get("batch_size")
+        found.add("train.grad_accum", fold(Op("//", (whole, args.get("micro_batch_size", 1))), first_origin(whole)))
+
+
 def axolotl_sequences(args: Arguments, found: FoundSettings) -> None:
     """Sequences are packed, or padded to one length, or as long as the samples."""
     packed, padded = args.get("sample_packing", False), args.get("pad_to_sequence_len", False)

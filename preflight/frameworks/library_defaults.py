@@ -231,6 +231,13 @@ def truth(expr: Expr) -> Expr:
     return expr if isinstance(constant(expr), bool) else fold(Op("bool", (expr,)), first_origin(expr))
 
 
+def reentrant(expr: Expr) -> Expr:
+    """`use_reentrant` of the arguments of gradient checkpointing."""
+    given = constant(expr)
+    known = given.get("use_reentrant") if isinstance(given, Mapping) else None
+    return Const(known if isinstance(known, bool) else None, first_origin(expr))
+
+
 def shrinks_itself(values: Mapping[str, Expr]) -> Expr | None:
     """`auto_find_batch_size`: the Trainer halves the batch when memory runs out; None if it is not switched on."""
     expr = values.get("auto_find_batch_size")

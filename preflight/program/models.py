@@ -303,13 +303,19 @@ def _trainers_model(record: CallRecord, project: Project) -> list[Binding]:
 def _loading(record: CallRecord) -> list[Binding]:
     """Keywords of from_pretrained that decide memory."""
     found = dtype_and_attention(record.kwargs)
+    configured = record.object("quantization_config")
+    if configured is not None and not is_expr(configured):
+        return [*found, *_length(record)]  # it decides, where both are given (quantizers/auto.py)
     for bits, kind in (("load_in_4bit", "fp4"), ("load_in_8bit", "int8")):
         loaded = record.argument(bits)
         if loaded is not None and constant(loaded) is not False:
             found.append(bind("train.quantization.type", when(loaded, Const(kind), Const(None))))
-    if (length := record.argument("max_seq_length")) is not None:
-        found.append(bind("train.seq_len", length))
-    return found
+    return [*found, *_length(record)]
+
+
+def _length(record: CallRecord) -> list[Binding]:
+    length = record.argument("max_seq_length")
+    return [bind("train.seq_len", length)] if length is not None else []
 
 
 def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:

@@ -6,7 +6,7 @@ Where the program calls such a function several times, every run has its own val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -28,11 +28,16 @@ def runs_of(calls: Sequence[CallRecord]) -> list[list[CallRecord]]:
     """The calls of each run, with those that belong to none; empty where the program trains once."""
     sets_up = _frames(calls, lambda one: is_optimizer(one) or is_loader(one) or one.method.endswith("Trainer"))
     trains = _frames(calls, lambda one: is_backward(one) or starts_trainer(one))
-    by_function: dict[Hashable, list[CallRecord]] = {}
+    by_function: list[list[CallRecord]] = []
     for at, frame in trains.items():
         if at in sets_up:
-            by_function.setdefault((frame.name, frame.conditions), []).append(frame)
-    several = [_different(frames) for frames in by_function.values() if len(frames) > 1]
+            # compared and not hashed: a condition may hold a dictionary
+            alike = (one for one in by_function if (one[0].name, one[0].conditions) == (frame.name, frame.conditions))
+            if (frames := next(alike, None)) is not None:
+                frames.append(frame)
+            else:
+                by_function.append([frame])
+    several = [_different(frames) for frames in by_function if len(frames) > 1]
     outermost = min((one for one in several if len(one) > 1), key=lambda one: len(chain_of(one[0])), default=[])
     if not outermost:
         return []

@@ -11,6 +11,7 @@ int8's outlier columns, which depend on the data.
 from __future__ import annotations
 
 import types
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,7 +45,10 @@ class _MatMul8Bit(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, layer: Linear8bit) -> torch.Tensor:
         ctx.layer, ctx.shape = layer, x.shape
         rows = x.reshape(-1, x.shape[-1])
-        ctx.kept = rows
+        if layer.recomputed:
+            ctx.save_for_backward(rows)  # checkpointing drops it
+        else:
+            ctx.kept = rows
         half = rows.to(torch.float16)
         small = torch.empty_like(half, dtype=torch.int8)
         scales = half.new_empty(half.shape[0], dtype=torch.float32)
@@ -57,7 +61,7 @@ class _MatMul8Bit(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
-        dtype = ctx.kept.dtype
+        dtype = (ctx.saved_tensors[0] if ctx.layer.recomputed else ctx.kept).dtype
         whole = torch.empty_like(ctx.layer.weight, dtype=dtype)
         rows = grad.reshape(-1, grad.shape[-1]).to(dtype)
         return torch.matmul(rows, whole).view(ctx.shape), None
@@ -111,8 +115,10 @@ class Linear4bit(_Quantised):
 class Linear8bit(_Quantised):
     """LLM.int8(): a byte an element and a float32 scale for each row."""
 
-    def __init__(self, original: Any) -> None:
+    def __init__(self, original: Any, recomputed: bool = False) -> None:
         super().__init__(original, 1)
+        self.recomputed = recomputed
+        """Under checkpointing that is reentrant, and keeps nothing of the first forward."""
         self.scale = nn.Parameter(torch.empty(self.out_features, device="meta"), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -124,12 +130,13 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
     """Replace every linear layer but the head, then cast the rest as k-bit preparation does where asked for.
 
     `options`: {"type": "4bit" or "int8", "compute" ("fp32", "bf16", "fp16" or None), "upcast_rest", "head" (quantise it
-    as well), "keeps_input", "loaded" (the dtype that weights had when they were quantised; None: the model's)}, or a
-    type of packed.KINDS with "bits", "group", "backend" and "upcast_rest".
+    as well), "keeps_input", "recomputed", "loaded" (the dtype that weights had when they were quantised; None: the
+    model's)}, or a type of packed.KINDS with "bits", "group", "backend" and "upcast_rest".
     """
     kept = set() if options.get("head") else kept_whole(model)
     keeps, loaded = bool(options.get("keeps_input")), dtypes.get(options.get("loaded") or "")
     compute = dtypes.get(options.get("compute") or "")
+    eight = partial(Linear8bit, recomputed=bool(options.get("recomputed")))
     for name, module in list(model.named_modules()):
         for child, layer in list(module.named_children()):
             path = f"{name}.{child}" if name else child
@@ -139,7 +146,7 @@ def quantise(model: nn.Module, options: dict[str, Any], dtypes: dict[str, torch.
             if options["type"] in packed.KINDS:
                 made = packed.KINDS[options["type"]](layer, options)
             else:
-                made = Linear8bit(layer) if options["type"] == "int8" else Linear4bit(layer, compute, keeps, loaded)
+                made = eight(layer) if options["type"] == "int8" else Linear4bit(layer, compute, keeps, loaded)
             setattr(module, child, made)
     for parameter in model.parameters():
         parameter.requires_grad_(False)

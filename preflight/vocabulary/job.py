@@ -101,6 +101,7 @@ class Train(Part):
     optimizer: str | None = "adamw"
     optimizer_impl: Literal["foreach", "fused", "for-loop"] | None = "foreach"
     gradient_checkpointing: bool | None = False
+    reentrant: bool | None = None  # its kind; what the libraries' releases do when absent
     attention: Literal["eager", "sdpa", "flash", "efficient", "math"] | None = "sdpa"
     compile: bool | None = False
     peft: Peft = Peft.model_construct()

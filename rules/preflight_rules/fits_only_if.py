@@ -47,7 +47,7 @@ class FitsOnlyIf(Rule):
     job and no file has it, the finding has the need on one GPU and on each of eight; in the same way it has the need in
     each precision, or at a few sizes of images. If several such settings are missing, it has the need at the least
     demanding and at the most demanding of their usual values, and names both. The finding is information: state the
-    settings to get a verdict.
+    settings to get a verdict. It is a warning if a GPU is stated and none of the shown values fits it.
 
     A job that exceeds the GPU even with a batch size and a length of 1 gets an error instead (`gpu-memory-exceeded` or
     `states-exceed-gpu`). A job that is at risk even then gets a warning.
@@ -147,10 +147,25 @@ def _several(case: Case, missing: Sequence[Piece]) -> Iterator[Finding]:
 def _named(case: Case, what: str, field: str, points: Sequence[Point], several: bool = False) -> Iterator[Finding]:
     """The need at each of a few values that the files do not choose from."""
     found = [(device, name) for values, name in points if (device := _device(case, values)) is not None]
-    if len(found) == len(points):
-        text = ", ".join(f"{gib(device.process.expected)} {name}" for device, name in found)
-        be = "are" if several else "is"
-        yield _info(case, field, f"{what} {be} unknown: it needs {text} ({describe(case.job)})")
+    if len(found) != len(points):
+        return
+    text = ", ".join(f"{gib(device.process.expected)} {name}" for device, name in found)
+    text = f"{what} {'are' if several else 'is'} unknown: it needs {text}"
+    if any(device.capacity is None for device, _ in found):
+        yield _info(case, field, f"{text} ({describe(case.job)})")
+        return
+    verdicts = [(device.process.verdict(device.capacity), name) for device, name in found]
+    exceeding = [name for verdict, name in verdicts if verdict == "exceeds"]
+    fitting = [name for verdict, name in verdicts if verdict == "fits"]
+    if len(exceeding) == len(found):
+        least = min((device for device, _ in found), key=lambda device: device.process.expected)
+        text = f"{text}, and none of these fits {gpu_name(case)} ({describe(case.job)})"
+        yield _said(case, field, text, Severity.warning, Confidence.medium, estimate=least)
+    elif fitting:
+        which = "all of them fit" if len(fitting) == len(found) else f"only {' and '.join(fitting)} surely fit"
+        yield _info(case, field, f"{text}; of these {which} {gpu_name(case)} ({describe(case.job)})")
+    else:
+        yield _info(case, field, f"{text} ({describe(case.job)})")
 
 
 def _info(case: Case, field: str, message: str) -> Finding:

@@ -73,6 +73,10 @@ max_length: 2048
         ),
         ("gradient_checkpointing: offload\n", "train.activation_offload", True),
         ("peft_use_dora: true\n", "train.peft.method", "dora"),
+        ("batch_size: 16\n", "train.grad_accum", 8),
+        ("", "train.reentrant", True),
+        ("gradient_checkpointing_kwargs:\n  use_reentrant: false\n", "train.reentrant", False),
+        ("batch_size: 16\ngradient_accumulation_steps: 3\n", "train.grad_accum", 3),
     ],
 )
 def test_axolotl(more: str, field: str, value: Value, tmp_path: Path) -> None:

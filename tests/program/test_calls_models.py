@@ -99,6 +99,16 @@ def test_qlora(prepare: str, tmp_path: Path) -> None:
     assert found["train.peft.targets"] == ("q_proj", "v_proj")
 
 
+@pytest.mark.parametrize(("config", "kind"), [("bnb", "nf4"), ("None", "fp4")])
+def test_a_quantization_config_decides_over_keywords(config: str, kind: str, tmp_path: Path) -> None:
+    body = f"""
+        from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+        bnb = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+        model = AutoModelForCausalLM.from_pretrained("m", load_in_4bit=True, quantization_config={config})
+    """
+    assert told(body, tmp_path)["train.quantization.type"] == kind
+
+
 @pytest.mark.parametrize(("option", "method"), [("use_dora=True", "dora"), ("use_dora=False", "lora"), ("", "lora")])
 def test_dora_is_not_lora(option: str, method: str, tmp_path: Path) -> None:
     body = f"from peft import LoraConfig, get_peft_model\nm = get_peft_model(m, LoraConfig(r=8, {option}))"

@@ -77,3 +77,9 @@ for x in DataLoader(load(), batch_size=16):
     step(other, second, x)
 """
     assert values(read_program(text, tmp_path))["train.batch_size"] == 16
+
+
+def test_runs_under_a_condition_that_holds_a_dictionary(tmp_path: Path) -> None:
+    kinds = "kinds = {'linear': {'steps': {'warm': 0}}}\n"
+    calls = "if kinds.get(sys.argv[1]) is None:\n    train(size=4)\n    train(size=32)\n"
+    assert is_unknown(values(read_program("import sys\n" + TRAIN + kinds + calls, tmp_path))["train.batch_size"])

@@ -75,6 +75,7 @@ def test_what_leaves_the_model(line: str, tmp_path: Path) -> None:
          "train.gradient_checkpointing", False),
         ("model.enable_xformers_memory_efficient_attention()", "train.attention", "efficient"),
         ("model.set_attn_processor(some_lib.Fast())", "train.attention", None),
+        ("from colossalai.nn.optimizer import HybridAdam; HybridAdam(model.parameters())", "parallel.strategy", None),
         ("model.gradient_checkpointing = True", "train.gradient_checkpointing", None),
         ("model.config.gradient_checkpointing = True", "train.gradient_checkpointing", None),
         ("setattr(model, 'use_gradient_checkpointing', True)", "train.gradient_checkpointing", None),

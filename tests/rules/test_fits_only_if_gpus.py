@@ -53,6 +53,47 @@ def test_the_number_of_gpus_is_left_to_the_machine(tmp_path: Path) -> None:
     assert "parallel.gpus_per_node" in one.help[0]
 
 
+def test_a_gpu_that_none_of_the_shown_ways_fits_is_a_warning(tmp_path: Path) -> None:
+    """GPT-2 XL with AdamW takes some 13 GiB on each of eight GPUs that share it, and 30 on one."""
+    (tmp_path / "train.py").write_text(PROGRAM.format(optimizer="AdamW", precision="").replace("gpt2", "gpt2-xl"))
+    (tmp_path / "run.sh").write_text(LAUNCH)
+
+    def on(gpu: str) -> tuple[str, str]:
+        [one] = [
+            one
+            for report in check([tmp_path / "run.sh"], gpu=gpu).reports
+            for one in report.findings
+            if one.rule == "fits-only-if"
+        ]
+        return one.severity.value, one.message
+
+    severity, message = on("A100 MIG 1g.5gb")
+    assert severity == "warning"
+    assert ", and none of these fits A100 MIG 1g.5gb (" in message
+    severity, message = on("RTX 5090")
+    assert severity == "info"
+    assert "; of these only on each of 8 (zero3) surely fit RTX 5090 (" in message
+    severity, message = on("H100 80GB")
+    assert severity == "info"
+    assert "; of these all of them fit H100 " in message
+
+
+def test_the_kind_of_checkpointing_matters_to_int8_layers(tmp_path: Path) -> None:
+    program = """
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("huggyllama/llama-7b", load_in_8bit=True)
+model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig(r=8, target_modules=["q_proj", "v_proj"]))
+rows = data.map(lambda row: tokenizer(row["text"], padding="max_length", max_length=512, truncation=True))
+Trainer(model, TrainingArguments("out", per_device_train_batch_size=4), train_dataset=rows).train()
+"""
+    (tmp_path / "train.py").write_text(program)
+    reports = check([tmp_path / "train.py"]).reports
+    said = [one.message for report in reports for one in report.findings if one.rule == "fits-only-if"]
+    assert any("the kind of gradient checkpointing" in one and "GiB if it is reentrant" in one for one in said), said
+
+
 def test_two_settings_that_are_missing_are_shown_at_both_ends(tmp_path: Path) -> None:
     [message] = said(tmp_path, LAUNCH, precision="mixed_precision=ask()")
     assert message.startswith("the precision and how many GPUs share the job are unknown: it needs ")

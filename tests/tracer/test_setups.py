@@ -64,6 +64,16 @@ def test_quantised_weights(kind: str, each: float) -> None:
     assert weights(upcast) == linear * each + 2 * whole + scales
 
 
+def test_int8_layers_keep_their_input_through_forward_unless_checkpointing_is_reentrant() -> None:
+    """In each of two layers: the input of the attention, its output, the input of the feed-forward and its product."""
+    options = {"type": "int8", "compute": None, "upcast_rest": False}
+    kept, again = (
+        kept_through_forward(trace(quantization={**options, "recomputed": one}, peft=LORA, checkpointing=True))
+        for one in (False, True)
+    )
+    assert kept - again == 2 * (3 * H + F) * B * S * 2
+
+
 def test_four_bits_are_turned_back_in_both_directions() -> None:
     layer = Linear4bit(torch.nn.Linear(H, F, device="meta", dtype=torch.bfloat16), torch.bfloat16, False)
     x = torch.zeros(B, S, H, device="meta", dtype=torch.float32, requires_grad=True)

@@ -94,6 +94,9 @@ def _pieces(case: Case) -> list[Piece]:
             "train.gradient_checkpointing",
             {True: "with gradient checkpointing", False: "without gradient checkpointing"},
         ),
+        _one(
+            "the kind of gradient checkpointing", "train.reentrant", {True: "if it is reentrant", False: "if it is not"}
+        ),
         _one(  # COPA has 2 choices, CommonsenseQA 5
             "the number of choices", "train.sequences_per_sample", {2: "with 2 choices", 5: "with 5 choices"}
         ),

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from preflight.memory.device.law import catalogue
 from preflight.vocabulary.job import Job, Quantization
+from preflight.vocabulary.notation import release
 from preflight.vocabulary.values import Cause, Unknown
 
 PACKED = ("gptq", "awq", "hqq", "torchao-int8", "fp8", "eetq")
@@ -40,6 +41,9 @@ class QuantizedWeights(Struct, frozen=True):
     upcast_rest: bool
     keeps_input: bool = False
     """bitsandbytes before 0.43.2 keeps the input of a 4-bit layer for backward."""
+    recomputed: bool = False
+    """int8 layers under reentrant checkpointing: its first forward runs without gradients, so they keep no input then.
+    Under the other kind they do: bitsandbytes holds the input itself, and not as a saved tensor (MatMul8bitLt)."""
     head: bool = False
     """The head is quantised as well."""
     loaded: str | None = None
@@ -51,7 +55,12 @@ class QuantizedWeights(Struct, frozen=True):
 
     def wire(self) -> dict[str, Any]:
         """The quantisation in the request to the tracer."""
-        flags = {"keeps_input": self.keeps_input, "head": self.head, "loaded": self.loaded}
+        flags = {
+            "keeps_input": self.keeps_input,
+            "recomputed": self.recomputed,
+            "head": self.head,
+            "loaded": self.loaded,
+        }
         packed = {"bits": self.bits, "group": self.group} if self.bits is not None else {}
         return {
             **{name: value for name, value in flags.items() if value},
@@ -186,7 +195,16 @@ def upcasts(said: Quantization) -> bool:
     return bool(said.upcast_rest) and said.type not in ("gptq", "eetq", "hqq", "torchao-int8")
 
 
-def weights_of(job: Job, alike: bool, older: bool) -> QuantizedWeights:
+def reentrant(job: Job) -> bool | None:
+    """Whether checkpointing is of the reentrant kind. Unless told, transformers before 5 makes it so
+    (modeling_utils.py, gradient_checkpointing_enable); newer TRL has a default of its own."""
+    installed, trl = release(job.software.get("transformers")), release(job.software.get("trl"))
+    if job.train.reentrant is None and installed is not None and installed < (5,) and (trl is None or trl < (0, 20)):
+        return True
+    return job.train.reentrant
+
+
+def weights_of(job: Job, alike: bool, older: bool, recomputed: bool) -> QuantizedWeights:
     """A job's quantised weights; nf4 and fp4 keep and make the same, and double quantisation changes
     what the scales cost (`loading.scales`) and nothing else. `older`: bitsandbytes before 0.43.2."""
     said = job.train.quantization
@@ -201,6 +219,7 @@ def weights_of(job: Job, alike: bool, older: bool) -> QuantizedWeights:
         ("bf16" if alike and compute == "fp16" else compute) if four else None,
         bool(said.upcast_rest),
         keeps_input=four and older,
+        recomputed=recomputed,
         head=fabric,
         loaded="fp16" if fabric else None,
     )

@@ -126,6 +126,10 @@ def setup_of(
     weights = train.weights_dtype or (train.precision if half else loaded)
     if train.gradient_checkpointing is None:
         return missing("train.gradient_checkpointing")
+    in_turns = train.gradient_checkpointing and train.quantization.type == "int8"
+    recomputed = quantization.reentrant(job) if in_turns else False
+    if recomputed is None:
+        return missing("train.reentrant")
     installed = job.software.get("transformers") if like is None else None
     asked, mask = attention(job, family, release(installed), like.attention if like is not None else None, reach)
     in_half = mixed or (half and not (quantized and quantization.upcasts(train.quantization)))
@@ -146,7 +150,7 @@ def setup_of(
         mask=mask or (chosen == "eager" and (family is None or family.padded)),
         checkpointing=bool(train.gradient_checkpointing),
         peft=_adapters(train.peft, family, like, alike),
-        quantization=quantization.weights_of(job, alike, older) if quantized else None,
+        quantization=quantization.weights_of(job, alike, older, recomputed) if quantized else None,
         loss=loss_and_kernels.loss_of(loss, installed, job.software) if has_loss else None,
         offload=bool(train.activation_offload),
         frozen=tuple(train.frozen),

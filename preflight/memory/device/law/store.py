@@ -146,6 +146,7 @@ def _quantized(weights: QuantizedWeights | None) -> list[str]:
     rest = ":rest32" if weights.upcast_rest else ""
     head = ":head" if weights.head else ""
     keeps = ":keeps" if weights.keeps_input else ""
+    keeps += ":recomputed" if weights.recomputed else ""
     packed = f":{weights.bits}:{weights.group}" if weights.bits is not None else ""
     kernel = f":{weights.backend}" if weights.backend is not None else ""
     return [f"{weights.type}:{weights.compute or 'input'}{packed}{kernel}{rest}{head}{keeps}"]

@@ -149,3 +149,33 @@ def test_options_that_shape_lora_leave_the_familys_law(options: dict[str, Any], 
     assert isinstance(found, Resolved)
     assert (found.family is not None) == alone
     assert bool(found.workload.wire().get("whole")) == ("layers_to_transform" in options)
+
+
+@pytest.mark.parametrize(
+    ("said", "versions", "found"),
+    [
+        (True, {}, ("recomputed",)),
+        (False, {}, ()),
+        (None, {}, None),
+        (None, {"transformers": "4.44.0"}, ("recomputed",)),
+        (None, {"transformers": "4.55.0", "trl": "0.24.0"}, None),
+        (None, {"transformers": "5.1.0"}, None),
+    ],
+)
+def test_int8_layers_keep_their_input_by_the_kind_of_checkpointing(
+    said: bool | None, versions: dict[str, str], found: tuple[str, ...] | None
+) -> None:
+    asked = job(
+        model__name="meta-llama/Llama-2-7b-hf",
+        train__quantization__type="int8",
+        train__gradient_checkpointing=True,
+        train__reentrant=said,
+        software=versions,
+    )
+    answer = resolve(asked)
+    if found is None:
+        assert isinstance(answer, Unknown)
+        assert answer.fields == ("train.reentrant",)
+    else:
+        assert isinstance(answer, Resolved)
+        assert ("recomputed" in key_of(answer, "train").text) == bool(found)

@@ -18,6 +18,7 @@ PARAMETERS = 124_439_808
 WEIGHTS, STATES = 4 * PARAMETERS, 8 * PARAMETERS
 INT8 = {"model.name": "huggyllama/llama-7b", "task": "causal-lm", "train.batch_size": 1, "train.seq_len": 64,
         "train.precision": "fp16-mixed", "train.weights_dtype": "fp16", "train.gradient_checkpointing": True,
+        "train.reentrant": True,
         "train.quantization.type": "int8", "train.optimizer": "adamw", "train.peft.method": "lora",
         "train.peft.targets": ["q_proj", "v_proj"], "train.peft.dropout": 0.05, "train.attention": "eager"}  # fmt: skip
 LAYERS = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
