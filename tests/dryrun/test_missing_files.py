@@ -238,6 +238,7 @@ CASES = {
             "8 columns X_... are made up",
             "the folder pictures is not there: 768",
             "the folder shards is not there: 12 made-up",
+            "the tables of shards are made up: 4096 rows",
             "shards",
             "shards",
         ],

@@ -81,7 +81,9 @@ def test_arrays_in_groups(tmp_path: Path) -> None:
             "import h5py\nh5py.File('x.h5', 'r')['lr']", "the shape of lr: put it there", marks=pytest.mark.slow
         ),
         pytest.param(
-            "import h5py\nlen(h5py.File('x.h5', 'r'))", "the shape of its array: put it there", marks=pytest.mark.slow
+            "import h5py\nlen(h5py.File('x.h5', 'r'))",
+            "of its arrays: put it there, or state the shape, as in --array 'x.h5:NAME=",
+            marks=pytest.mark.slow,
         ),
     ],
 )

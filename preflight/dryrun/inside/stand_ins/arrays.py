@@ -18,6 +18,8 @@ from .downloads import TOKENS
 from .own_code import asked_by_program, may_be_missing, reads_tokens
 
 _Named = tuple[list[str], Any]
+_ANY_NAME = "NAME"
+"""What stands for a name that the program has not said yet."""
 _ROWS = 64
 """Members of a group whose names are a star."""
 
@@ -47,7 +49,7 @@ class _Group:
 
     def keys(self) -> list[str]:
         if not self._names:  # nothing was stated of this file
-            raise self._arrays.unknown(self._path)
+            raise self._arrays.unknown(self._path, _ANY_NAME)
         names = dict.fromkeys(parts[0] for parts, _ in self._names if parts)
         return [str(number) for number in range(_ROWS)] if "*" in names else list(names)
 
@@ -102,9 +104,9 @@ class Arrays:
 
     def unknown(self, path: Any, name: str = "") -> NotThere:
         """The error of an array whose shape nothing tells."""
-        inside = f":{name}" if name else ""
+        inside, what = (f":{name}" if name else ""), "its arrays" if name in ("", _ANY_NAME) else name
         return NotThere(
-            f"{os.fspath(path)} is not there, and nothing tells the shape of {name or 'its array'}: put it there, or "
+            f"{os.fspath(path)} is not there, and nothing tells the shape of {what}: put it there, or "
             f"state the shape, as in --array '{os.fspath(path)}{inside}=1000x3x64x64'"
         )
 

@@ -35,7 +35,7 @@ _ANY = re.compile(rf"(\*\*/)?\*(\.(\*|{'|'.join(_ENDINGS)}))?$", re.IGNORECASE)
 _ENDING = re.compile(rf"\*?\.?({'|'.join(_ENDINGS)})$", re.IGNORECASE)
 _FOLDERS = 10
 """Made-up folders for a star in the middle of a pattern."""
-_MADE = re.compile(r"((train|val|test)_)?\d{6}(?=\D|$)")
+MADE = re.compile(r"((train|val|test)_)?\d{6}(?=\D|$)")
 _TOKENS = re.compile(r"\.bin$")
 _ABOUT = re.compile(
     r"readme.*|.*\.(md|gitkeep|keep|sh)|placeholder.*|__init__\.py|__pycache__|desktop\.ini", re.IGNORECASE
@@ -55,7 +55,7 @@ class Folders:
 
     def made(self, path: str) -> bool:
         """Whether a name is one of those that were made up."""
-        return os.path.dirname(path) in self._made and bool(_MADE.match(os.path.basename(path)))
+        return os.path.dirname(path) in self._made and bool(MADE.match(os.path.basename(path)))
 
     def _is_missing(self, folder: str) -> bool:
         """Whether the program's own code asks for a folder that is not there, or holds nothing but hidden files and
@@ -214,14 +214,14 @@ def _names(pattern: str) -> tuple[list[str], bool]:
     """Names of files that a pattern matches, and whether it asks for pictures alone."""
     ending = pattern.partition(".")[2].lower()
     known = ending in _ENDINGS
-    if _MADE.match(pattern):
+    if MADE.match(pattern):
         return [pattern.replace(".*", ".jpg").replace("*", "")], ending in _PICTURES
     return [f"{i:06}.{ending if known else _ending_asked()}" for i in range(PICTURES // 4)], ending in _PICTURES
 
 
 def _is_any(pattern: str) -> bool:
     """Whether a pattern means every file of data in a folder, or one that was made up."""
-    return bool(_ANY.fullmatch(pattern) or ("*" in pattern and _MADE.match(pattern)))
+    return bool(_ANY.fullmatch(pattern) or ("*" in pattern and MADE.match(pattern)))
 
 
 def _starless(folder: str, number: int) -> str:

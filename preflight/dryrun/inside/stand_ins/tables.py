@@ -20,6 +20,7 @@ from typing import Any
 from ..patches import wrap
 from ..tape import Tape
 from .data_sets import cell
+from .folders import MADE
 from .own_code import MOST, asked_by_program, may_be_missing, names_used, own_files, tree_of
 
 ROWS = 256
@@ -108,9 +109,12 @@ class Tables:
             self._tape.data_made_up = True
             what = f"{count} columns of numbers" if count else "a column for each name that the program uses"
             rows = len(next(iter(_values(columns).values())))
-            words = f"the table {os.fspath(path)} is made up: {rows} rows, {what}"
-            self._tape.assume(words, "model.config")
-            self._tape.assume(f"the texts of {os.fspath(path)} are longer than most programs cut them", "train.seq_len")
+            name = os.fspath(path)
+            several = bool(MADE.match(os.path.basename(name)))  # one of many with a made-up name
+            named = f"tables of {os.path.dirname(name)} are" if several else f"table {name} is"
+            self._tape.assume(f"the {named} made up: {rows} rows, {what}", "model.config")
+            where = os.path.dirname(name) if several else name
+            self._tape.assume(f"the texts of {where} are longer than most programs cut them", "train.seq_len")
         return columns
 
     def pandas(self, module: Any) -> None:
