@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 ACCURACY_PAGE = "docs/results/accuracy.md"
@@ -78,11 +84,15 @@ def dry_runs() -> str:
             row = json.loads(line)
             first.setdefault(row["name"], row)
             last[row["name"]] = row
-    lines = ["| batch | scripts | reached the second step at the first try | later |", "|---|---|---|---|"]
+    listed = tomllib.loads((folder / "scripts.toml").read_text(encoding="utf-8"))["scripts"]
+    failing = {row["name"] for row in listed if row.get("fails")}
+    heads = ("batch", "scripts", "would fail on a GPU, too", "reached the second step at the first try", "later")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for batch in sorted({row["batch"] for row in first.values()}):
         names = [name for name, row in first.items() if row["batch"] == batch]
         counts = [sum(max(rows[name].get("steps", ()), default=0) >= 2 for name in names) for rows in (first, last)]
-        lines.append(f"| {batch} | {len(names)} | {counts[0]} | {counts[1]} |")
+        fail = sum(name in failing for name in names) or "not noted"
+        lines.append(f"| {batch} | {len(names)} | {fail} | {counts[0]} | {counts[1]} |")
     return "\n".join(lines) + "\n"
 
 

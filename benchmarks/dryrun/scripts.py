@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -41,6 +41,10 @@ class Script:
     command: str
     environment: Mapping[str, str] = field(default_factory=dict)
     gpus: int = 0
+    arrays: Sequence[str] = ()
+    """Shapes of arrays that the program reads and that are not there, of a later run (`--array`)."""
+    fails: str = ""
+    """Why it would fail on a GPU as well, or does not install with current versions: such a script is not counted."""
 
 
 def scripts() -> tuple[Script, ...]:
@@ -51,7 +55,7 @@ def scripts() -> tuple[Script, ...]:
 def results(names: tuple[str, ...], python: str, into: Path = RESULTS, environment: str = "") -> Iterator[str]:
     """A line for each script, also added to the file."""
     for script in scripts():
-        if names and script.name not in names:
+        if script.name not in names if names else script.fails:
             continue
         with tempfile.TemporaryDirectory(prefix="dryrun-script-") as home:
             why = unpack(script, Path(home))
@@ -96,6 +100,7 @@ def run(script: Script, home: str, python: str) -> dict[str, object]:
     """The outcome of one dry run."""
     words = [python if one == "python" else one for one in shlex.split(script.command)]
     more = ["--gpus", str(script.gpus)] if script.gpus else []
+    more += [word for one in script.arrays for word in ("--array", one)]
     command = [sys.executable, "-m", "preflight", "dry-run", "--output-format", "json", "--time-limit", str(SECONDS)]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(

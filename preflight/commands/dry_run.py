@@ -44,6 +44,8 @@ OWN = ""
               help="The most host memory of a process of the program.")  # fmt: skip
 @click.option("--disk-limit", type=STATED, default="4GiB", show_default=True, metavar="SIZE",
               help="The most that the program may write; it is deleted at the end.")  # fmt: skip
+@click.option("--array", "arrays", multiple=True, type=STATED, metavar="FILE[:NAME]=SHAPE[:TYPE]",
+              help="The shape of an array in a file that is not there, as in x.npy=1000x64. Repeatable.")  # fmt: skip
 @click.option("--no-isolation", is_flag=True, help="Do not ask the kernel for namespaces: Python's own layer alone.")
 @click.option("--show-output", is_flag=True, help="Show what the program writes, on standard error.")
 @format_option
@@ -56,6 +58,7 @@ def command(
     time_limit: float,
     memory_limit: str,
     disk_limit: str,
+    arrays: tuple[str, ...],
     no_isolation: bool,
     show_output: bool,
     output_format: str,
@@ -66,7 +69,7 @@ def command(
     network, and starts no other programs. Put the command after --, as in: preflight dry-run -- torchrun train.py
     STUDY is a sweep, an array job, a Hydra or an Optuna study: the corners of its space are run.
     """
-    from preflight.dryrun.command import started_by
+    from preflight.dryrun.command import array_of, started_by
     from preflight.dryrun.process import Asked, Limits
     from preflight.engine.target import gpu_named
 
@@ -76,7 +79,9 @@ def command(
         raise UsageError(f"--save: {save} does not end with .json (put the command after --)")
 
     def asked(command: Sequence[str]) -> Asked:
-        settings = {"programs": list(programs)}
+        settings: dict[str, object] = {"programs": list(programs)}
+        if arrays:
+            settings["arrays"] = [array_of(one) for one in arrays]
         return Asked(started_by(command, gpus), limits, not no_isolation, settings, _shown if show_output else None)
 
     if _is_study(words):

@@ -1,4 +1,4 @@
-"""From the words of a command to the program that it starts: its interpreter, its arguments, its ranks."""
+"""From the words of a command to the program that it starts: its interpreter, arguments, ranks, and arrays on disk."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ _ELSEWHERE = {
 _SHEBANG = re.compile(rb"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(\S+)")
 _LONG_SHEBANG = re.compile(rb"'''exec'\s+\"?([^\"\n]+?)\"?\s+\"\$0\"")
 """How pip starts scripts whose interpreter has a long path (distlib, scripts.py)."""
+
+_SHAPE = re.compile(r"(?P<sizes>[1-9]\d*(x[1-9]\d*)*)(:(?P<type>(u?int|float)(8|16|32|64)|bool))?$")
+_NAME = re.compile(r":([^:/\\][^:]*)$")
+"""A name in a file. What follows the colon of a Windows drive begins with a slash."""
 
 
 class StartedProgram(Struct, frozen=True):
@@ -184,3 +188,17 @@ def _ranked(started: StartedProgram) -> StartedProgram:
         more = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NTASKS": world,
                 "SLURM_NNODES": str(started.nodes), "SLURM_NTASKS_PER_NODE": local}  # fmt: skip
     return replace(started, environment={**more, **started.environment})
+
+
+def array_of(text: str) -> list[object]:
+    """[path, name in the file, shape, type] of FILE[:NAME]=SHAPE[:TYPE]. Raises UsageError."""
+    where, _, what = text.rpartition("=")
+    found = _SHAPE.match(what)
+    if not where or found is None:
+        raise UsageError(
+            f"--array: {text}: state a file and a shape, as in x.npy=1000x3x64x64 or x.h5:labels=1000:int64"
+        )
+    name = _NAME.search(where)
+    path = where[: name.start()] if name is not None else where
+    sizes = [int(one) for one in found["sizes"].split("x")]
+    return [path, name[1] if name is not None else "", sizes, found["type"] or "float32"]

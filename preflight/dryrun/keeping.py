@@ -40,6 +40,7 @@ def run_of(found: DryRunResult, asked: Asked, hashes: dict[str, str], laws: bool
             settings["lengths"] = [train.seq_len, length]
         return report_of(asked, found.gpu, settings)
 
+    streams.complain("note: the program is run again with other batches and lengths, five times at most, for a law")
     try:
         known = law_of(found, again)
     except NoLaw as error:
@@ -59,6 +60,9 @@ def keep(run: SavedRun, found: DryRunResult, hashes: dict[str, str], save: str) 
     if save:
         here = replace(run, directory=_of_tree(Path(save), run.directory))
         write_output(Path(save), plain.written(document(here, found)))
+    law = run.law
+    over = "no law" if law is None else "a law over the batch and the length" if law.lengths else "a law over the batch"
+    streams.complain(f"note: kept for check, with {over}: {save or path}")
     return path
 
 

@@ -24,6 +24,7 @@ from preflight.system import kept_files, observed
 from preflight.system.files import UnreadableFile, read_bytes
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.outcome import RUN_AGAIN
 from preflight.vocabulary.reading import Link, Word
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Bound, Box, Source, Study
@@ -148,7 +149,7 @@ class SavedRuns(Struct, frozen=True, eq=False):
         again = (
             shlex.join(("preflight", "dry-run", "--save", "--", *run.command)) if kept.trusted else dry_run_of(study)
         )
-        return f"{changed}; run again: {again}"
+        return f"{changed}; {RUN_AGAIN} {again}"
 
 
 def _used(kept: Kept) -> str:

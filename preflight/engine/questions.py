@@ -53,7 +53,8 @@ _HINTS: Mapping[str, str] = {
     "train.weights_dtype": _RELEASE,
     "model.load": _RELEASE,
     GPU: "preflight machine list shows the names",
-    _MODEL: "preflight model list shows the names; of a model of your own, set.model.parameters gives a lower bound",
+    _MODEL: "preflight model list shows the names; a model of your own has none: a dry run of it tells the need, and "
+    "set.model.parameters a lower bound",
 }
 
 

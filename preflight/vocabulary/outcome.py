@@ -81,6 +81,8 @@ class Report(Struct, frozen=True):
     incomplete: str = ""
 
 
+RUN_AGAIN = "run again:"
+"""What stands before the command in the remark of a dry run whose files have changed."""
 GPU = "machine.gpu"
 """The field that a setting of its own (`gpu`) states."""
 

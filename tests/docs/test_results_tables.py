@@ -83,7 +83,9 @@ def test_dry_runs_count_first_and_last_results(results: ModuleType, tmp_path: Pa
     failed, ran = '{"name": "%s", "batch": 1, "error": "no"}\n', '{"name": "%s", "batch": 1, "steps": [2]}\n'
     (tmp_path / results.DRY_RUNS / "results.jsonl").write_text(failed % "a" + ran % "b" + failed % "c")
     (tmp_path / results.DRY_RUNS / "results_again.jsonl").write_text(ran % "a")
-    assert results.dry_runs().splitlines()[-1] == "| 1 | 3 | 1 | 2 |"
+    listed = "".join(f'[[scripts]]\nname = "{name}"\n' for name in "abc") + 'fails = "does not compile"\n'
+    (tmp_path / results.DRY_RUNS / "scripts.toml").write_text(listed)
+    assert results.dry_runs().splitlines()[-1] == "| 1 | 3 | 1 | 1 | 2 |"
 
 
 def test_figures_of_hand_written_pages_are_those_of_the_outputs() -> None:

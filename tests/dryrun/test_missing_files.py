@@ -109,10 +109,10 @@ FRAMES = """\
 import pandas
 frame = pandas.read_csv("rows.csv")
 column = "score"
-assert len(frame) == 256 and set(frame[["text", "label"]].columns) == {"text", "label"}
+assert len(frame) == 4096 and set(frame[["text", "label"]].columns) == {"text", "label"}
 assert list(frame.dropna()[column])[:2] == [0, 1]
 places = pandas.read_csv("places.csv", header=None)
-assert places.shape == (256, 9) and set(places.iloc[:, 7]) == {places.iloc[0, 7]} | set(places.iloc[:, 7])
+assert places.shape == (4096, 9) and set(places.iloc[:, 7]) == {places.iloc[0, 7]} | set(places.iloc[:, 7])
 step(); step()
 """
 ROWS_ASKED = """\
@@ -206,7 +206,44 @@ kept = torch.load("nothing/best.pt")
 net.load_state_dict(kept["model"])
 step(); step()
 """
+PARTS = """\
+import pandas, pathlib
+frame = pandas.read_csv("pretrain.csv")
+names = frame.filter(regex="X_*").columns
+assert len(names) == 8 and frame[names].values.dtype == float and len(frame) == 4096
+assert len(list(pathlib.Path("pictures").iterdir())) == 768
+def rows(folder):
+    import os
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name)) as file:
+            yield pandas.read_csv(file, usecols=["sequence", "family"])
+found = pandas.concat(rows("shards"))
+assert len(found) == 12 * 256 and len(found["sequence"].iloc[0]) > 2000
+step(); step()
+"""
+SOUNDS = """\
+from datasets import load_dataset
+voices = load_dataset("nobody/voices", split="train").remove_columns(["accent"]).cast_column("audio", None)
+row = next(iter(voices))
+assert row["audio"]["array"].shape == (160000,) and row["audio"]["sampling_rate"] == 16000
+assert {one["fold"] for one in voices} == set(range(1, 11))
+step(); step()
+"""
 CASES = {
+    "columns and folders": (
+        PARTS,
+        [
+            "the table pretrain.csv is made up: 4096 rows",
+            "pretrain.csv",
+            "8 columns X_... are made up",
+            "the folder pictures is not there: 768",
+            "the folder shards is not there: 12 made-up",
+            "the tables of shards are made up: 4096 rows",
+            "shards",
+            "shards",
+        ],
+    ),
+    "sounds": (SOUNDS, ["the data set nobody/voices is made up: 600 words a text, 10 s a sound"]),
     "pictures": (
         PICTURES,
         [
@@ -234,7 +271,7 @@ CASES = {
     "a text of pairs": (PAIRS, ["the text fra.txt is made up"]),
     "a table of pandas": (
         FRAMES,
-        ["the table rows.csv is made up: 256 rows", "the texts of rows.csv", "places.csv is made up", "places.csv"],
+        ["the table rows.csv is made up: 4096 rows", "the texts of rows.csv", "places.csv is made up", "places.csv"],
     ),
     "rows that are asked for": (ROWS_ASKED, ["the data set nobody/pairs triplet is made up", "the data set csv is"]),
     "an encoding": (ENCODING, ["tiktoken's gpt2 is made up"]),
@@ -248,8 +285,14 @@ CASES = {
     ),
 }
 QUICK = "a checkpoint"
-OF_TABLES = ("tables", "a table of pandas")
-NEEDED = {"columns": "datasets", "rows that are asked for": "datasets", "a table of pandas": "pandas"}
+OF_TABLES = ("tables", "a table of pandas", "columns and folders")
+NEEDED = {
+    "columns": "datasets",
+    "rows that are asked for": "datasets",
+    "a table of pandas": "pandas",
+    "columns and folders": "pandas",
+    "sounds": "datasets",
+}
 
 
 def ran(tmp_path: Path, program: str) -> Ran:
@@ -274,7 +317,16 @@ def test_what_is_made_up_is_said(tmp_path: Path, kind: str) -> None:
     for one, words in zip(stated, said, strict=True):
         assert words in one
     decided = {one["field"] for one in found.data["assumptions"]}
-    lengths = ("records", "tokens", "a listed folder", "columns", "an encoding", "rows that are asked for", *OF_TABLES)
+    lengths = (
+        "records",
+        "tokens",
+        "a listed folder",
+        "columns",
+        "an encoding",
+        "rows that are asked for",
+        "sounds",
+        *OF_TABLES,
+    )
     configured = (
         "records",
         "what is required",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import preflight
 from msgspec.structs import replace
 from saved_runs import keep, run_in
 
@@ -144,6 +145,14 @@ def test_a_changed_source_names_the_command(project: Write, own: Path) -> None:
         .remarks[0]
         .endswith("net.py has changed since; run again: preflight dry-run --save -- python train.py --bs 8")
     )
+
+
+def test_a_changed_source_leaves_one_command(project: Write, own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = project(files("--bs", "8"))
+    keep(own, run_in(root, "--bs", "8", sources=("train.py", "net.py")))
+    (root / "net.py").write_text(NET + "# changed\n")
+    found = preflight(capsys, "check", str(root / "run.sh"))
+    assert " ".join(found.out.split()).count("preflight dry-run --save") == 1
 
 
 def test_a_sweep_over_what_the_run_has_no_law_of(project: Write, own: Path) -> None:

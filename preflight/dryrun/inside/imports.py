@@ -13,6 +13,7 @@ from typing import Any
 from . import places
 from .endings import NotThere
 from .patches import Anything
+from .stand_ins.own_code import may_be_absent
 from .tape import Tape
 
 Hook = Callable[[Any], None]
@@ -52,12 +53,18 @@ class Settings(dict):  # type: ignore[type-arg]
 class _StandIn(importlib.abc.Loader):
     """A logger that is not there: a module that takes every call."""
 
-    def __init__(self, tape: Tape, searched: Mapping[str, Any]) -> None:
-        self._tape, self._searched = tape, searched
+    def __init__(self, tape: Tape, searched: Mapping[str, Any], hook: Hook | None) -> None:
+        self._tape, self._searched, self._hook = tape, searched, hook
 
     def create_module(self, spec: Any) -> Any:
         module: Any = types.ModuleType(spec.name)
         module.__path__, module.__getattr__ = [], Anything().__getattr__
+        if spec.name == "wandb":
+            self._as_wandb(module)
+        return module
+
+    def _as_wandb(self, module: Any) -> None:
+        """What a run of wandb keeps: its settings are read back."""
         run: Any = Anything()
         run.config = module.config = Settings()
         module.run = run
@@ -67,12 +74,12 @@ class _StandIn(importlib.abc.Loader):
             module.config.update(self._searched)
             return run
 
-        if "." not in spec.name:
-            module.init = begun
-        return module
+        module.init = begun
 
     def exec_module(self, module: Any) -> None:
         self._tape.assume(f"{module.__name__} is not installed: a stand-in takes its calls")
+        if self._hook is not None:
+            self._hook(module)
 
 
 class Importer(importlib.abc.MetaPathFinder):
@@ -85,10 +92,9 @@ class Importer(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
         if name in self._busy:
             return None
-        if name.split(".")[0] in LOGGERS:
-            return self._logger(name)
-        if name not in self._hooks:
-            return None
+        stand_in = self._logger(name) if name.split(".")[0] in LOGGERS else None
+        if stand_in is not None or name not in self._hooks:
+            return stand_in
         spec = self._found(name)
         if spec is None or spec.loader is None:
             return None
@@ -111,11 +117,14 @@ class Importer(importlib.abc.MetaPathFinder):
             self._busy.discard(name)
 
     def _logger(self, name: str) -> Any:
-        """A stand-in for the program's own import: libraries ask whether a logger is there, and do without."""
+        """A stand-in for the program's own import: libraries ask whether a logger is there, and do without, and so does
+        a program that handles the error."""
         library, user = places.here(3)
-        if self._found(name) is not None or library or not user:
+        if self._found(name) is not None or library or not user or may_be_absent():
             return None
-        return importlib.machinery.ModuleSpec(name, _StandIn(self._tape, self._searched), is_package=True)
+        return importlib.machinery.ModuleSpec(
+            name, _StandIn(self._tape, self._searched, self._hooks.get(name)), is_package=True
+        )
 
 
 def install(hooks: Mapping[str, Hook], tape: Tape, searched: Mapping[str, Any]) -> None:

@@ -21,6 +21,8 @@ FURTHER_EPOCHS = 3
 """Epochs of one batch after the steps, for programs that validate or save at their end."""
 FURTHER_STEPS = 6
 """Steps after those that were asked for, of loops that no loader ends."""
+LOOKS = 256
+"""Calls of modules after which the clock is looked at."""
 UNEVEN = 8
 """Times the asked steps after which one optimizer of several ends the run: the others are not used."""
 _LOADER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory",
@@ -42,7 +44,7 @@ class Loops:
         self.stepped_at: list[int] = []
         """Number of backwards before each step: their difference is the accumulation."""
         self.trained_at: float | None = None
-        self._nested = 0
+        self._nested = self._entered = 0
         self._made: list[Any] = []
         self._unstepped = False
         self.validated = self.saved = False
@@ -73,8 +75,14 @@ class Loops:
         if seen or count >= wanted + FURTHER_STEPS or self._late():
             self._finish(f"step {count + 1} was about to begin")
 
-    def _late(self) -> bool:
-        return self.trained_at is not None and time.process_time() - self.trained_at > self._settings.after
+    def _late(self, times: int = 1) -> bool:
+        return self.trained_at is not None and time.process_time() - self.trained_at > times * self._settings.after
+
+    def _idles(self) -> None:
+        """Ends the run in long work without gradients after the steps, as when samples are drawn step by step."""
+        self._entered += 1
+        if self.trained and self._entered % LOOKS == 0 and not torch.is_grad_enabled() and self._late(3):
+            self._finish("long work without gradients followed the steps")
 
     def _stepped(self, key: int) -> None:
         self.steps[key] = self.steps.get(key, 0) + 1
@@ -171,6 +179,7 @@ class Loops:
             tape.assume(_RECURRENT, "model.architecture")
         if not tape.modules[0].training and not torch.is_grad_enabled():
             self.validated = self.validated or self.trained
+        self._idles()
 
     def _model(self, model: Any) -> None:
         """A module that the program calls itself: the names of its parts, and its weights."""

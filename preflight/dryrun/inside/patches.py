@@ -45,16 +45,13 @@ def answers(value: Any) -> Callable[..., Any]:
     return answer
 
 
-class Anything:
-    """Takes every call, for loggers and timers."""
+class Sink:
+    """Takes the call of every method, for loggers and timers. It cannot be called itself, as what it stands for."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Anything()
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
         return Anything()
 
     def __enter__(self) -> Any:
@@ -75,3 +72,10 @@ class Anything:
     def __setitem__(self, _: Any, __: Any) -> None: ...
     def __fspath__(self) -> str:
         return "stand-in"
+
+
+class Anything(Sink):
+    """The same where it may be a function, too."""
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return Anything()

@@ -41,6 +41,8 @@ class Settings:
     """[the batch size of loaders, the one in its place]; empty: the program's own."""
     lengths: list[int] = field(default_factory=list)
     """The same of the length of sequences."""
+    arrays: list[list[Any]] = field(default_factory=list)
+    """Arrays on disk that may not be there: [path, name in the file, shape, type]."""
     searched: dict[str, Any] = field(default_factory=dict)
     """The corner of a search space that is run: values that the program asks of its search itself."""
     largest: bool = True

@@ -48,8 +48,15 @@ _CHATS = {
     "conversations": [{"from": "human", "value": _TEXT}, {"from": "gpt", "value": _TEXT}],
 }
 """Columns that hold a talk, by the names that trl and axolotl read."""
+SECONDS, RATE = 10, 16000
+"""Length of a made-up sound, and its samples a second (the rate of the models of speech)."""
+SOUNDS = 64
+"""Rows of a made-up data set with sounds."""
+_SOUNDS = re.compile(r"^(audio|sound|speech|waveform)s?$")
 _PICTURES = re.compile(r"^(image|img|picture|photo|pixels?)$")
-_NUMBERS = re.compile(r"(^|_)(labels?|idx|id|ids|index|target|score|rating|stars|class)(_|$)")
+_FOLDS = re.compile(r"(^|_)k?folds?(_|$)")
+"""Columns that divide a data set into parts, for programs that leave one out."""
+_NUMBERS = re.compile(r"(^|_)(labels?|idx|id|classid|ids|index|target|score|rating|stars|class)(_|$)")
 
 
 def text(module: Any, tape: Tape) -> None:
@@ -66,7 +73,8 @@ def text(module: Any, tape: Tape) -> None:
                 raise
         tape.data_made_up = True
         tape.assume(
-            f"the data set {path}{f' {name}' if name else ''} is made up: {WORDS} words a text", "train.seq_len"
+            f"the data set {path}{f' {name}' if name else ''} is made up: {WORDS} words a text, {SECONDS} s a sound",
+            "train.seq_len",
         )
         one = made.data_set(str(name), _shows_pictures())
         if split is None:
@@ -111,8 +119,16 @@ def _shows_pictures() -> bool:
 class _Row(dict):  # type: ignore[type-arg]
     """A row of a made-up data set: it has every column that is asked for."""
 
+    number = 0
+
     def __missing__(self, name: str) -> Any:
-        return _value(name, 0)
+        return _value(name, self.number)
+
+
+def _row(found: Any, number: int) -> Any:
+    row = _Row(found)
+    row.number = number
+    return row
 
 
 class _MadeUp:
@@ -166,11 +182,11 @@ class _MadeUp:
             if isinstance(key, str) and key not in data.column_names:
                 return [_value(key, number) for number in range(len(data))]
             found = real(data, key)
-            return _Row(found) if type(found) is dict and isinstance(key, int) else found
+            return _row(found, key) if type(found) is dict and isinstance(key, int) else found
 
         def rows(real: Any, data: Any, *numbers: Any) -> Any:
-            for row in real(data, *numbers):
-                yield _Row(row) if _is_made(data) and type(row) is dict else row
+            for number, row in enumerate(real(data, *numbers)):
+                yield _row(row, number) if _is_made(data) and type(row) is dict else row
 
         def several(real: Any, data: Any, numbers: Any) -> Any:
             return list(rows(real, data, numbers))
@@ -188,15 +204,33 @@ class _MadeUp:
             return _kept(real, data, numbers, *args, **kwargs)
 
         wrap(cls, "select", selected)
-        for name in ("shuffle", "remove_columns", "rename_column", "with_format", "cast_column",
-                     "select_columns", "add_column", "sort", "skip", "take", "rename_columns"):  # fmt: skip
+        for name in ("shuffle", "with_format", "add_column", "sort", "skip", "take", "rename_columns"):
             wrap(cls, name, _kept)
+        for name in ("rename_column", "select_columns", "cast_column"):
+            wrap(cls, name, self._with_columns)
+        wrap(cls, "remove_columns", self._without)
+
+    def _with_columns(self, real: Any, data: Any, names: Any, *args: Any, **kwargs: Any) -> Any:
+        """What takes columns by their names has those that a made-up data set lacks."""
+        if _is_made(data) and isinstance(names, str) and _SOUNDS.search(names) and real.__name__ == "cast_column":
+            return data  # its sounds are there as they would be read
+        for name in [names] if isinstance(names, str) else list(names):
+            if _is_made(data) and name not in data.column_names:
+                data = self._with(data, KeyError(name))
+        return _kept(real, data, names, *args, **kwargs)
+
+    def _without(self, real: Any, data: Any, names: Any, *args: Any, **kwargs: Any) -> Any:
+        if _is_made(data):
+            names = [name for name in ([names] if isinstance(names, str) else names) if name in data.column_names]
+        return _kept(real, data, names, *args, **kwargs)
 
     def _with(self, data: Any, error: KeyError) -> Any:
         """The data set with the column that was not there; else the error."""
         name = error.args[0] if error.args else None
         if not isinstance(name, str) or name in data.column_names or len(data.column_names) >= MOST_COLUMNS:
             raise error
+        if _SOUNDS.search(name):
+            data = _marked(data.select(range(min(SOUNDS, len(data)))))
         return data.add_column(name, [_value(name, number) for number in range(len(data))])
 
 
@@ -210,10 +244,16 @@ def _value(name: str, number: int) -> Any:
     """A value of a column: what its name suggests."""
     if name in _CHATS:
         return _CHATS[name]
+    if _SOUNDS.search(name.lower()):
+        import numpy
+
+        return {"path": f"{number:06}.wav", "array": numpy.zeros(SECONDS * RATE, "float32"), "sampling_rate": RATE}
     if _PICTURES.search(name.lower()):
         from PIL import Image
 
         return Image.new("RGB", PICTURE)
+    if _FOLDS.search(name.lower()):
+        return number % 10 + 1
     return number % 2 if _NUMBERS.search(name.lower()) else _TEXT
 
 

@@ -19,16 +19,23 @@ from .vision import CLASSES, PICTURE, PICTURES, assume_pictures, encoded
 
 NAMES = 256
 """Made-up files of each part of a listed folder."""
+NAMES_OF_TABLES = 4
+"""The same where a file holds many rows."""
 _PARTS = ("train", "val", "test")
 _PICTURES = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "webp", "ppm")
 _ENDINGS = (*_PICTURES, "xml", "json", "txt", "csv", "npy", "npz", "h5", "hdf5", "wav", "flac", "mp3", "mp4", "avi",
             "bin", "parquet", "jsonl", "nii.gz", "mat", "dcm")  # fmt: skip
 """Endings of files of data. Programs look for checkpoints (pt, pth, ckpt), and expect none."""
+_TABLES = ("csv", "tsv", "jsonl", "parquet")
+_READERS = {"read_csv": "csv", "read_parquet": "parquet", "np.load": "npy", "numpy.load": "npy", "h5py.File": "h5",
+            "sf.read": "wav", "soundfile.read": "wav", "torchaudio.load": "wav", "librosa.load": "wav",
+            "loadmat": "mat", "Image.open": "jpg", "imread": "jpg", "read_image": "jpg"}  # fmt: skip
+"""Functions that read a file, and the ending of what they read."""
 _ANY = re.compile(rf"(\*\*/)?\*(\.(\*|{'|'.join(_ENDINGS)}))?$", re.IGNORECASE)
 _ENDING = re.compile(rf"\*?\.?({'|'.join(_ENDINGS)})$", re.IGNORECASE)
 _FOLDERS = 10
 """Made-up folders for a star in the middle of a pattern."""
-_MADE = re.compile(r"((train|val|test)_)?\d{6}(?=\D|$)")
+MADE = re.compile(r"((train|val|test)_)?\d{6}(?=\D|$)")
 _TOKENS = re.compile(r"\.bin$")
 _ABOUT = re.compile(
     r"readme.*|.*\.(md|gitkeep|keep|sh)|placeholder.*|__init__\.py|__pycache__|desktop\.ini", re.IGNORECASE
@@ -48,7 +55,7 @@ class Folders:
 
     def made(self, path: str) -> bool:
         """Whether a name is one of those that were made up."""
-        return os.path.dirname(path) in self._made and bool(_MADE.match(os.path.basename(path)))
+        return os.path.dirname(path) in self._made and bool(MADE.match(os.path.basename(path)))
 
     def _is_missing(self, folder: str) -> bool:
         """Whether the program's own code asks for a folder that is not there, or holds nothing but hidden files and
@@ -77,7 +84,8 @@ class Folders:
             if not named or not self._is_missing(os.fspath(folder)):
                 raise
         ending = _ending_asked()
-        names = [f"{part}_{i:06}.{ending}" for part in _PARTS for i in range(NAMES)]
+        count = NAMES_OF_TABLES if ending in _TABLES else NAMES
+        names = [f"{part}_{i:06}.{ending}" for part in _PARTS for i in range(count)]
         return self._found(os.fspath(folder), names, ending in _PICTURES and ending != "jpg")
 
     def walked(self, real: Any, top: Any, *args: Any, **kwargs: Any) -> Any:
@@ -123,6 +131,13 @@ class Folders:
         """pathlib."""
         for name in ("glob", "rglob"):
             wrap(module.Path, name, self.within)
+        wrap(module.Path, "iterdir", self.inside)
+
+    def inside(self, real: Any, folder: Any) -> Any:
+        """Path.iterdir."""
+        if os.path.isdir(folder):
+            return real(folder)
+        return iter([folder / name for name in self.listed(os.listdir, str(folder))])
 
     def pictures(self, module: Any) -> None:
         """PIL.Image: `open`."""
@@ -199,14 +214,14 @@ def _names(pattern: str) -> tuple[list[str], bool]:
     """Names of files that a pattern matches, and whether it asks for pictures alone."""
     ending = pattern.partition(".")[2].lower()
     known = ending in _ENDINGS
-    if _MADE.match(pattern):
+    if MADE.match(pattern):
         return [pattern.replace(".*", ".jpg").replace("*", "")], ending in _PICTURES
     return [f"{i:06}.{ending if known else _ending_asked()}" for i in range(PICTURES // 4)], ending in _PICTURES
 
 
 def _is_any(pattern: str) -> bool:
     """Whether a pattern means every file of data in a folder, or one that was made up."""
-    return bool(_ANY.fullmatch(pattern) or ("*" in pattern and _MADE.match(pattern)))
+    return bool(_ANY.fullmatch(pattern) or ("*" in pattern and MADE.match(pattern)))
 
 
 def _starless(folder: str, number: int) -> str:
@@ -236,7 +251,24 @@ def _ending_asked() -> str:
         found = _ENDING.fullmatch(text) if isinstance(text, str) and text.startswith((".", "*.")) else None
         if found:
             return found[1].lower()
-    return "jpg"
+    return _ending_read(frame) or "jpg"
+
+
+def _ending_read(frame: Any) -> str:
+    """The ending of what the program's function at work reads; else of what its file reads, if that has neither tables
+    nor pictures, which may lie elsewhere; "" if neither tells."""
+    tree = tree_of(frame.f_code.co_filename) if frame is not None else ast.Module([], [])
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    own = [one for one in functions if one.lineno <= frame.f_lineno <= (one.end_lineno or 0)]
+    found = next((endings[0] for one in reversed(own) if (endings := _endings_read(one))), "")
+    everywhere = set(_endings_read(tree))
+    return found or (everywhere.pop() if len(everywhere) == 1 and not everywhere & {"jpg", *_TABLES} else "")
+
+
+def _endings_read(tree: ast.AST) -> list[str]:
+    called = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    found = [_READERS.get(one) or _READERS.get(one.rpartition(".")[2]) for one in called]
+    return [one for one in found if one is not None]
 
 
 def _listed(real: Any) -> Any:

@@ -7,10 +7,11 @@ from typing import Any
 
 from ..distributed import refuse_sharding, shapes_alone
 from ..loops import Loops
-from ..patches import Anything
+from ..patches import Sink
 from ..settings import Settings
 from ..tape import Tape
 from . import (
+    arrays,
     boxes,
     data_sets,
     deepspeed,
@@ -42,11 +43,16 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
     network, missing = downloads.Downloads(tape), folders.Folders(tape)
     asked, boxed, words = required.Required(tape, missing.made), boxes.Annotations(tape), language.Languages(tape)
     records = json_records.Json(tape, boxed)
+    stated = arrays.Arrays(settings.arrays, tape)
     search, table = searches.Searches(settings, tape), tables.Tables(tape)
 
     def files(module: Any) -> None:
         for one in (network, table, records):
             one.files(module)
+
+    def numbers(module: Any) -> None:
+        network.numpy(module)
+        stated.numpy(module)
 
     def texts(module: Any) -> None:
         data_sets.text(module, tape)
@@ -86,14 +92,15 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "urllib.request": network.urllib,
         "requests.sessions": network.requests,
         "fsspec.implementations.http": network.fsspec,
-        "numpy": network.numpy,
+        "numpy": numbers,
+        "h5py": stated.h5py,
         "optuna.trial._trial": search.optuna,
         "wandb": search.wandb,
         "torch.hub": lambda module: weights.hub(module, tape),
         "timm.models._builder": lambda module: weights.timm(module, tape),
         "timm.models.helpers": lambda module: weights.timm(module, tape),
-        "torch.utils.tensorboard.writer": lambda module: setattr(module, "SummaryWriter", Anything),
-        "torch.utils.tensorboard": lambda module: setattr(module, "SummaryWriter", Anything),
+        "torch.utils.tensorboard.writer": lambda module: setattr(module, "SummaryWriter", Sink),
+        "torch.utils.tensorboard": lambda module: setattr(module, "SummaryWriter", Sink),
         "torch.distributed.tensor._sharding_prop": lambda module: shapes_alone(module, tape),
         "deepspeed.ops.op_builder.builder": lambda module: deepspeed.extensions(module, refuse),
         "deepspeed.runtime.engine": lambda module: deepspeed.engine(module, loops),

@@ -30,6 +30,11 @@ _BETWEEN_MARKS = frozenset({
 _SENDS = ("upload_folder", "upload_file", "upload_large_folder", "create_commit", "create_branch", "create_tag",
           "delete_file", "delete_folder", "delete_repo", "update_repo_settings", "preupload_lfs_files")  # fmt: skip
 """Methods of HfApi that change what the hub has, and whose answer programs do not read."""
+_ENCODERS = {
+    ("clip_text_model", "text_encoder"): "CLIPTextModel",
+    ("clip_text_model", "text_encoder_2"): "CLIPTextModelWithProjection",
+}
+"""Classes of the encoders of texts of Stable Diffusion 1, 2 and XL, by kind and folder (their config.json)."""
 _TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} </s> {% endfor %}"
 
 
@@ -56,8 +61,17 @@ class HubModels:
     def part(self, name: Any, folder: Any) -> dict[str, Any] | None:
         """The configuration of a part of a repository; None if the catalogue has none."""
         if folder:
-            return self.configuration(f"{name}/{folder}")
+            return self.configuration(f"{name}/{folder}") or self._copied(str(name), str(folder))
         return self.configuration(name) or self._descended(str(name))
+
+    def _copied(self, path: str, folder: str) -> dict[str, Any] | None:
+        """The configuration of a part of a copy on disk that is not there, by the copy's name, which is said."""
+        own = path.rstrip("/").rpartition("/")[2]
+        known = self.configuration(f"{own}/{folder}") if own != path and not os.path.isdir(path) else None
+        if known is not None:
+            words = f"{path} is not there: the configuration of its {folder} is taken to be that of {own}, by its name"
+            self._tape.assume(words, "model.config")
+        return known
 
     def _descended(self, name: str) -> dict[str, Any] | None:
         """The configuration of the model that a tuned one is named after, which is said: `owner/gpt2-medium-poems`."""
@@ -83,8 +97,9 @@ class HubModels:
                 known = self.part(name, kwargs.get("subfolder"))
                 if known is None:
                     raise
-            heads = _heads()
-            known["architectures"] = [heads[known["model_type"]]] if known["model_type"] in heads else []
+            kind, heads = known["model_type"], _heads()
+            encoder = _ENCODERS.get((kind, kwargs.get("subfolder") or ""))
+            known["architectures"] = [encoder or heads[kind]] if encoder or kind in heads else []
             self._tape.assume(f"the configuration of {name} is that of preflight's catalogue")
             return known, {k: v for k, v in kwargs.items() if k not in _HUB_OPTIONS}
 

@@ -15,11 +15,14 @@ from .. import places
 _OF_MISSING = ("Exception", "BaseException", "OSError", "IOError", "EnvironmentError", "FileNotFoundError",
                "RuntimeError", "ValueError")  # fmt: skip
 """Errors by which a program may expect that a file is missing: its own are raised as the last two."""
+_OF_IMPORT = ("Exception", "BaseException", "ImportError", "ModuleNotFoundError")
+"""Errors by which a program may expect that a package is not installed."""
 _ENDS = ("exit", "_exit", "abort", "quit", "error")
 
 
 _PASSES_ON = re.compile(r"\bpathlib\b|torch.utils.data|torchvision.datasets|pycocotools|imageio")
 """Files whose own question is that of the line that called them."""
+_LOADS = re.compile(r"[/\\]torch[/\\]utils[/\\]data[/\\]")
 
 
 MOST = 32
@@ -61,20 +64,35 @@ def _texts(tree: ast.AST) -> Iterator[str]:
 
 def may_be_missing() -> bool:
     """Whether the program handles an error of what it is doing."""
-    return any(_catches(frame) for frame in _users_frames())
+    return any(_catches(frame, _OF_MISSING) for frame in _users_frames())
+
+
+def may_be_absent() -> bool:
+    """Whether the program's own line that imports something handles that it is not installed."""
+    frame = next(_users_frames(), None)
+    return frame is not None and _catches(frame, _OF_IMPORT)
 
 
 def program_frame() -> Any:
-    """The frame of the program's own line that is at work, if only pathlib and libraries of data stand between."""
+    """The frame of the program's own line that is at work, if only pathlib and libraries of data stand between. What
+    calls a loader of torch, as a trainer does, asks for the program."""
     frame: Any = sys._getframe(1)
+    loads = False
     while frame is not None:
         name = frame.f_code.co_filename
         if places.is_users(name):
             return frame
-        if not name.startswith(places.HERE) and not _PASSES_ON.search(name):
+        loads = loads or bool(_LOADS.search(name))
+        if not loads and not name.startswith(places.HERE) and not _PASSES_ON.search(name):
             return None
         frame = frame.f_back
     return None
+
+
+def reads_tokens() -> bool:
+    """Whether the program's function at work speaks of tokens."""
+    frame = program_frame()
+    return frame is not None and "token" in " ".join((frame.f_code.co_name, *frame.f_code.co_varnames)).lower()
 
 
 def asked_by_program() -> bool:
@@ -99,25 +117,27 @@ def tree_of(path: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def _catches(frame: Any) -> bool:
-    """Whether the line that is at work stands in a `try` that goes on after the error of a missing file."""
-    return any(first <= frame.f_lineno <= last for first, last in _tries(frame.f_code.co_filename))
+def _catches(frame: Any, errors: tuple[str, ...]) -> bool:
+    """Whether the line that is at work stands in a `try` that goes on after one of these errors."""
+    return any(first <= frame.f_lineno <= last for first, last in _tries(frame.f_code.co_filename, errors))
 
 
 @functools.cache
-def _tries(path: str) -> tuple[tuple[int, int], ...]:
+def _tries(path: str, errors: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     """Lines of a file, from and to, for whose errors there is such a `try`."""
     found = [
-        node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Try) and any(map(_goes_on, node.handlers))
+        node
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Try) and any(_goes_on(one, errors) for one in node.handlers)
     ]
     return tuple((node.body[0].lineno, node.body[-1].end_lineno or 0) for node in found)
 
 
-def _goes_on(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler takes the error of a missing file, and does not end the program."""
+def _goes_on(handler: ast.ExceptHandler, errors: tuple[str, ...]) -> bool:
+    """Whether a handler takes one of these errors, and does not end the program."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     names = [one.id if isinstance(one, ast.Name) else getattr(one, "attr", "") for one in kinds if one is not None]
-    return (not names or any(one in _OF_MISSING for one in names)) and not ends(handler.body)
+    return (not names or any(one in errors for one in names)) and not ends(handler.body)
 
 
 def ends(body: list[ast.stmt]) -> bool:

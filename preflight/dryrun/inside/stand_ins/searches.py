@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..patches import wrap
+from ..patches import replace, wrap
 from ..settings import Settings
 from ..tape import Tape
 
@@ -20,6 +20,7 @@ class Searches:
 
     def __init__(self, settings: Settings, tape: Tape) -> None:
         self._values, self._largest, self._tape = settings.searched, settings.largest, tape
+        self._sweeps: dict[str, Any] = {}
 
     def optuna(self, module: Any) -> None:
         """optuna.trial._trial: every `suggest_*`."""
@@ -49,12 +50,42 @@ class Searches:
         return value
 
     def wandb(self, module: Any) -> None:
-        """wandb, where it is installed: `wandb.config` after `init`."""
-        if self._values and hasattr(module, "init"):
-            wrap(module, "init", self._begun)
+        """wandb: `wandb.config` after `init`, and a sweep that the program makes and runs itself."""
+        if not hasattr(module, "init"):
+            return  # a folder of logs by this name
+        wrap(module, "init", self._begun)
+        replace(module, "sweep", self._sweep)
+        replace(module, "agent", self._agent)
 
     def _begun(self, real: Any, *args: Any, **kwargs: Any) -> Any:
         """wandb.init, and then what an agent of the sweep would have put there."""
         run = real(*args, **kwargs)
-        sys.modules["wandb"].config.update(self._values, allow_val_change=True)
+        if self._values:
+            sys.modules["wandb"].config.update(self._values, allow_val_change=True)
         return run
+
+    def _sweep(self, sweep: Any, *_: Any, **__: Any) -> str:
+        name = f"dry-run-{len(self._sweeps)}"
+        self._sweeps[name] = sweep() if callable(sweep) else sweep
+        return name
+
+    def _agent(self, sweep_id: Any, function: Any = None, *_: Any, **__: Any) -> None:
+        """One trial of the sweep: numbers at their largest, the first of other choices."""
+        asked = self._sweeps.get(sweep_id)
+        if function is None or asked is None:
+            return
+        if not self._values:
+            parameters = asked.get("parameters", {}) if isinstance(asked, dict) else {}
+            self._values = {name: _largest(one) for name, one in parameters.items()}
+            words = ", ".join(f"{name}={value}" for name, value in self._values.items())
+            self._tape.assume(f"one trial of the program's sweep was run, with {words}", "model.config")
+        function()
+
+
+def _largest(domain: Any) -> Any:
+    """A value of a parameter of a sweep: its largest number, else its first choice."""
+    if not isinstance(domain, dict):
+        return domain
+    choices = domain.get("values") or [domain[name] for name in ("value", "max") if name in domain]
+    numbers = all(isinstance(one, (int, float)) for one in choices)
+    return max(choices) if numbers and choices else next(iter(choices), None)

@@ -13,28 +13,33 @@ import json
 import linecache
 import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ..patches import wrap
 from ..tape import Tape
 from .data_sets import cell
+from .folders import MADE
 from .own_code import MOST, asked_by_program, may_be_missing, names_used, own_files, tree_of
 
 ROWS = 256
+ROWS_OF_NUMBERS = 4096
+"""Rows of a table of numbers alone: more than a batch of most programs."""
 PLACES = 8
 """Columns of a made-up table whose columns are taken by their places."""
 _BY_PLACE = re.compile(r"\.iloc\[[^\]\n]*,|\.shape\[1\]|header\s*=\s*None|\.columns\[|\.values\b(?!\()|\.to_numpy\(")
-_WIDTH = re.compile(
-    r"\b(input_size|input_dim|in_dim|num_features|n_features|in_features|enc_in|feature_dim)\s*=\s*([1-9]\d{0,2})\b"
-)
+_NAMES_OF_WIDTH = "input_size|input_dim|in_dim|num_features?|n_features?|num_feat|in_features|enc_in|feature_dim"
+_WIDTH = re.compile(rf"\b({_NAMES_OF_WIDTH})\s*=\s*([1-9]\d{{0,2}})\b")
+_WIDTH_ASKED = re.compile(rf"--({_NAMES_OF_WIDTH})[= ]([1-9]\d{{0,2}})(?!\d)")
 """How programs name the number of columns that a model takes."""
 _DAYS = re.compile(r"(^|_)(date|datetime|timestamp|day)(_|$)", re.IGNORECASE)
 _TEXTS = re.compile(
-    r"token|vocab|sentence|text|caption|question|answer|prompt|review|comment|summary|title", re.IGNORECASE
+    r"token|vocab|sentence|sequence|text|caption|question|answer|prompt|review|comment|summary|title", re.IGNORECASE
 )
 _LANGUAGE = re.compile(r"tokeniz|vocab|sentence|corpus|transformers|nltk|spacy|tiktoken", re.IGNORECASE)
 _READERS = ("read_csv", "read_table", "read_parquet", "read_excel", "read_feather", "read_json")
+_LETTERS = re.compile(r"\w+")
 _PLACE = "column {}"
 _MADE = "made up by a dry run"
 
@@ -44,8 +49,15 @@ def places_used() -> int:
     if not any(_BY_PLACE.search("".join(linecache.getlines(path))) for path in own_files()):
         return 0
     numbers = [number for path in own_files() for number in _columns_named(tree_of(path))]
-    stated = [int(one[2]) for path in own_files() for one in _WIDTH.finditer("".join(linecache.getlines(path)))]
-    return max(stated[0] + 1 if stated else PLACES, max(numbers, default=0) + 2)
+    return max(width_stated() + 1 or PLACES, max(numbers, default=0) + 2)
+
+
+def width_stated() -> int:
+    """The number of columns that the command, or the program, says that a model takes; -1 if neither does."""
+    asked = _WIDTH_ASKED.search(" ".join(sys.argv[1:]).replace("-", "_").replace("__", "--"))
+    texts = ("".join(linecache.getlines(path)) for path in own_files())
+    found = asked or next((one for text in texts for one in _WIDTH.finditer(text)), None)
+    return int(found[2]) if found is not None else -1
 
 
 def _columns_named(tree: ast.AST) -> Iterator[int]:
@@ -72,6 +84,14 @@ def _reads_texts(name: str = "") -> bool:
     return bool(_TEXTS.search(name)) or any(_LANGUAGE.search("".join(linecache.getlines(one))) for one in own_files())
 
 
+class _Table(io.StringIO):
+    """A made-up table that was opened as text."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(text)
+        self.path = path
+
+
 class Tables:
     """What stands for tables that are not there."""
 
@@ -88,9 +108,13 @@ class Tables:
         if columns:
             self._tape.data_made_up = True
             what = f"{count} columns of numbers" if count else "a column for each name that the program uses"
-            words = f"the table {os.fspath(path)} is made up: {ROWS} rows, {what}"
-            self._tape.assume(words, "model.config")
-            self._tape.assume(f"the texts of {os.fspath(path)} are longer than most programs cut them", "train.seq_len")
+            rows = len(next(iter(_values(columns).values())))
+            name = os.fspath(path)
+            several = bool(MADE.match(os.path.basename(name)))  # one of many with a made-up name
+            named = f"tables of {os.path.dirname(name)} are" if several else f"table {name} is"
+            self._tape.assume(f"the {named} made up: {rows} rows, {what}", "model.config")
+            where = os.path.dirname(name) if several else name
+            self._tape.assume(f"the texts of {where} are longer than most programs cut them", "train.seq_len")
         return columns
 
     def pandas(self, module: Any) -> None:
@@ -103,6 +127,11 @@ class Tables:
                 if not asked_by_program():
                     raise
                 columns = self._columns(path, kwargs.get("names") or kwargs.get("usecols"))
+                if not columns:
+                    raise
+            except ValueError:
+                stated = kwargs.get("usecols")
+                columns = self._columns(path.path, stated) if isinstance(path, _Table) and stated else []
                 if not columns:
                     raise
             frame = module.DataFrame(_values(columns))
@@ -122,9 +151,24 @@ class Tables:
                     frame[name] = _column(name, len(frame))
                 return real(frame, key)
 
+        def filtered(
+            real: Any, frame: Any, items: Any = None, like: Any = None, regex: Any = None, **kwargs: Any
+        ) -> Any:
+            """Columns by a part of their names: those of a made-up table have it."""
+            found = real(frame, items=items, like=like, regex=regex, **kwargs)
+            part = _LETTERS.match(str(like or regex or "").lstrip("^"))
+            if not frame.attrs.get(_MADE) or len(found.columns) or part is None or not kwargs.keys() <= {"axis"}:
+                return found
+            count = max(width_stated(), 0) or PLACES
+            self._tape.assume(f"{count} columns {part[0]}... are made up", "model.config")
+            for number in range(count):
+                frame[f"{part[0]}{number}"] = [_value_of_number(row + number) for row in range(len(frame))]
+            return real(frame, items=items, like=like, regex=regex, **kwargs)
+
         for name in _READERS:
             wrap(module, name, read)
         wrap(module.DataFrame, "__getitem__", taken)
+        wrap(module.DataFrame, "filter", filtered)
 
     def files(self, module: Any) -> None:
         """`open` of a table that is not there, for reading as text."""
@@ -140,8 +184,9 @@ class Tables:
                 if not columns:
                     raise
             made = _values(columns)
-            rows = [{name: made[name][number] for name in columns} for number in range(ROWS)]
-            return io.StringIO(_written(rows, ending))
+            count = len(made[columns[0]])
+            rows = [{name: made[name][number] for name in columns} for number in range(count)]
+            return _Table(str(file), _written(rows, ending))
 
         wrap(module, "open", opened)
 
@@ -150,9 +195,9 @@ def _values(columns: list[str]) -> dict[str, list[Any]]:
     """The columns with their values. Of those that are taken by their places, the last is that of a class."""
     found = {name: _column(name, ROWS) for name in columns}
     if columns[0] == _PLACE.format(0):
-        value = _value_of_text if _reads_texts() else _value_of_number
-        found = {name: [value(number) for number in range(ROWS)] for name in columns}
-        found[columns[-1]] = [number % 2 for number in range(ROWS)]
+        value, count = (_value_of_text, ROWS) if _reads_texts() else (_value_of_number, ROWS_OF_NUMBERS)
+        found = {name: [value(number) for number in range(count)] for name in columns}
+        found[columns[-1]] = [number % 2 for number in range(count)]
     return found
 
 
