@@ -107,7 +107,7 @@ def test_the_identity_of_a_job_asks_for_changed_parts_alone(monkeypatch: pytest.
     asked: list[str] = []
     identity = jobs._identity
 
-    def counting(part: jobs.BaseModel, kept: object) -> str:
+    def counting(part: jobs.Part, kept: object) -> str:
         asked.append(type(part).__name__)
         return identity(part, kept)  # type: ignore[arg-type]
 
