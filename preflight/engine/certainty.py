@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from preflight.engine.estimator import CLEARLY, Estimator
+from preflight.engine.estimator import CLEARLY, Certain, Estimator
 from preflight.engine.fit.orders import SHARDED
 from preflight.engine.worst_values import (
     ALL,
@@ -39,11 +39,14 @@ from preflight.engine.worst_values import (
 )
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device import blocks
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.edits_of_job import possible, with_fields
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Verdict
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.standing import Assumption, Held, Standing
+from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import thawed
+from preflight.vocabulary.verdicts import SpaceVerdict
 from preflight.vocabulary.words import gib
 
 if TYPE_CHECKING:
@@ -71,6 +74,11 @@ SMALLEST: Mapping[str, int] = {
 """A job that is small in everything but its states."""
 
 
+OPEN = "\0"
+"""Stands for the words of a field in verdicts that are kept: hundreds of scripts may say the same, and each of them is
+named in why a value of its own is not known."""
+
+
 class Certainty(Struct, dict=True):
     """The estimates of one study's jobs, with verdicts that say no more than is known.
 
@@ -79,9 +87,11 @@ class Certainty(Struct, dict=True):
 
     held: Mapping[str, Held]
     estimator: Estimator
+    _worded: dict[str, Estimates] = field(default_factory=dict)
+    _worst: BoundedCache[tuple[Job | None, ...]] = field(default_factory=lambda: BoundedCache(4))
 
     @cached_property
-    def _kept(self) -> dict[str, Estimates]:
+    def _kept(self) -> Certain:
         return self.estimator.certain(self.held)
 
     @cached_property
@@ -96,12 +106,43 @@ class Certainty(Struct, dict=True):
     def estimate(self, job: Job) -> Estimates:
         """The estimate, with a verdict that is certain or has its assumptions."""
         key = self.estimator.key(job)
-        if key not in self._kept:
+        if key not in self._worded:
+            self._worded[key] = self._in_words(self._open(job))
+        return self._worded[key]
+
+    def _open(self, job: Job) -> Estimates:
+        """The same with the words of fields left open."""
+        key, kept = self.estimator.key(job), self._kept.estimates
+        if key not in kept:
             found = self.estimator.full(job)
             device = self._device(job, found.device) if found.device is not None else None
             host = self._host(job, found.host) if found.host is not None else None
-            self._kept[key] = replace(found, device=device, host=host)
-        return self._kept[key]
+            kept[key] = replace(found, device=device, host=host)
+        return kept[key]
+
+    def _in_words(self, found: Estimates) -> Estimates:
+        if not found.assumptions:
+            return found
+        device, host = found.device, found.host
+        return replace(
+            found,
+            device=device and replace(device, assumptions=tuple(map(self._worded_one, device.assumptions))),
+            host=host and replace(host, assumptions=tuple(map(self._worded_one, host.assumptions))),
+        )
+
+    def _worded_one(self, one: Assumption) -> Assumption:
+        return replace(one, why=one.why.replace(OPEN, self.held[one.field].why)) if OPEN in one.why else one
+
+    def space(self, study: Study, constraints: Mapping[str, str]) -> SpaceVerdict:
+        """The verdict on a study's search space. Spaces that say the same are judged once: those of launches that
+        differ in nothing, and of studies that are read again after an edit elsewhere."""
+        from preflight.space.judge import judge, meaning, on_boxes
+
+        kept, key = self._kept.spaces, meaning(study, constraints)
+        if key not in kept:
+            sides = self.estimator.sides(self._open)
+            kept[key] = judge(study, self._open, *sides, constraints=constraints, doubted=self.sides())
+        return on_boxes(kept[key], study, self._in_words)
 
     def _device(self, job: Job, found: DeviceEstimate) -> DeviceEstimate:
         judged = self._on_its_gpu(job, found)
@@ -166,12 +207,12 @@ class Certainty(Struct, dict=True):
             if not name.startswith("data.") and any(_raises(job, one, bound) for one in ways(job, name, held))
         )
         names = dict.fromkeys((*(one.field for one in self._frozen(job)), *raising))
-        return tuple(self._assumption(job, name) for name in names)
+        return tuple(self._worded_one(self._assumption(job, name)) for name in names)
 
     def sides(self) -> tuple[Side, Side] | None:
         """Device and host with the worst values, as the search space judges them; None where every value is known
         well."""
-        device, host = self.estimator.sides(self.estimate)
+        device, host = self.estimator.sides(self._open)
         gpu, node = (any(map(self._is_assumed, names)) for names in (GIVEN_GPU, GIVEN_NODE))
         doubted = self.estimator.doubted
         if not (self.weak or gpu or node or doubted):
@@ -192,18 +233,22 @@ class Certainty(Struct, dict=True):
         """`bound` of a job in which every value that is not known well is the worst; None where there is no worst."""
 
         def worst(job: Job) -> tuple[int, int] | None:
-            sizes = [bound(one) if one is not None else None for one in (job, *worst_jobs(job, self.weak))]
+            sizes = [bound(one) if one is not None else None for one in self._at_worst(job)]
             known = [size for size in sizes if size is not None]
             return (max(a for a, _ in known), max(b for _, b in known)) if len(known) == len(sizes) else None
 
         return worst
+
+    def _at_worst(self, job: Job) -> tuple[Job | None, ...]:
+        """A job, and the same with the worst values. The bounds of device and host are asked about one in turn."""
+        return self._worst.get(job, None, lambda: (job, *worst_jobs(job, self.weak)))
 
     def _close(self, side: Side) -> Callable[[Job, tuple[int, int], int], int | None]:
         """The verdict of a job in which every value that is not known well is the worst, where its bound is near to the
         capacity."""
 
         def worst(job: Job, found: tuple[int, int], limit: int) -> int | None:
-            ranks = [side.judge(one)[0] for one in (job, *worst_jobs(job, self.weak)) if one is not None]
+            ranks = [side.judge(one)[0] for one in self._at_worst(job) if one is not None]
             known = [rank for rank in ranks if rank is not None]
             return max(known) if len(known) == len(ranks) else None
 
@@ -263,7 +308,7 @@ class Certainty(Struct, dict=True):
             name,
             own_value(job, name),
             held.standing if held is not None else Standing.read,
-            why or (held.why if held else ""),
+            why or (OPEN if held is not None and held.why else ""),
         )
 
     # --- what exceeds, and might not with other values ---------------------------------------------------------------
@@ -320,11 +365,11 @@ class Certainty(Struct, dict=True):
             if name in self.weak:
                 yield self._assumption(job, name)
                 return
-        types = [(name, held, value) for name in TYPES if (held := self.weak.get(name)) for value in held.others]
-        for name, held, value in types:
+        types = [(name, value) for name in TYPES if name in self.weak for value in self.weak[name].others]
+        for name, value in types:
             half = self.estimator.full(with_fields(job, {name: value})).device
             if half is None or half.verdict != "exceeds":
-                yield self._assumption(job, name, f"in {value} they may fit: {held.why}")
+                yield self._assumption(job, name, f"in {value} they may fit: {OPEN}")
                 return
 
     def _sharding(self, job: Job) -> Iterator[Assumption]:
@@ -333,7 +378,7 @@ class Certainty(Struct, dict=True):
         if GPUS in self.weak and job.parallel.strategy in SHARDED:
             among = self._device_of(job, {GPUS: NODE, "parallel.ranks_per_node": NODE})
             if among is not None and among.verdict != "exceeds":
-                yield self._assumption(job, GPUS, f"on {NODE} GPUs it may fit: {self.weak[GPUS].why}")
+                yield self._assumption(job, GPUS, f"on {NODE} GPUs it may fit: {OPEN}")
             return
         if STATES[0] not in self.weak or job.parallel.strategy not in ("none", "ddp"):
             return

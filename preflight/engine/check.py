@@ -272,8 +272,6 @@ def _findings_of(number: int, cases: Mapping[int, Case], asked: CheckSetup) -> I
 
 def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tuple[StudyResult, Case]:
     """A study with its verdict, and the case that the rules are asked about."""
-    from preflight.space.judge import judge
-
     target = choose(study, asked.said)
     study = placed(without_doubtful_lengths(with_saved_types(with_named_sizes(with_named_folders(study)))), target)
     estimator = asked.estimators.setdefault(target.gpu, Estimator(target.gpu, asked.tracing, asked.options.calibration))
@@ -294,8 +292,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
         gpu = Held(Standing.read, f"its name may mean {' or '.join(target.larger)} as well", target.larger)
         held = [{**one, "machine.gpu": gpu} for one in held]
     certainty = Certainty(known_so := union(held), estimator)
-    estimate, sides = certainty.estimate, estimator.sides(certainty.estimate)
-    space = judge(study, estimate, *sides, constraints=project.settings.constraints, doubted=certainty.sides())
+    estimate, space = certainty.estimate, certainty.space(study, project.settings.constraints)
     least = smallest(space.worst.estimates.device, space.worst.job) if target.gpu is None else None
     worst = next(index for index, one in enumerate(space.boxes) if one.worst is space.worst)
     known = {name: one.standing for name, one in held[worst].items()}

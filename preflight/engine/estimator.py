@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.standing import Held
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown
+from preflight.vocabulary.verdicts import SpaceVerdict
 
 if TYPE_CHECKING:
     from preflight.space.grid import Side
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 CLEARLY = 1.3
 """A bound that is this much larger than the capacity needs no replay to say that the job does not fit: a replay takes
 a few per cent less than the bound at most (tests/memory/device/test_bound.py)."""
+
+
+class Certain(Struct, frozen=True):
+    """The verdicts on jobs by their identity, and on search spaces by their meaning."""
+
+    estimates: dict[str, Estimates] = field(default_factory=dict)
+    spaces: dict[Hashable, SpaceVerdict] = field(default_factory=dict)
 
 
 class Estimator(Struct):
@@ -46,8 +54,8 @@ class Estimator(Struct):
     _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     _may_fit: dict[str, bool | None] = field(default_factory=dict)
     _hosts: dict[tuple[str, bool], HostEstimate | Unknown] = field(default_factory=dict)
-    _keys: BoundedCache[str] = field(default_factory=lambda: BoundedCache(64))
-    _certain: dict[tuple[tuple[str, Held], ...], dict[str, Estimates]] = field(default_factory=dict)
+    _keys: BoundedCache[str] = field(default_factory=lambda: BoundedCache(256))
+    _certain: dict[Hashable, Certain] = field(default_factory=dict)
 
     def on(self, gpu: Gpu | None) -> Estimator:
         """The same for another card; recorded runs of this one say nothing of it."""
@@ -66,17 +74,18 @@ class Estimator(Struct):
         """The least and the most value of a Job field of which the estimates speak; None: they have no such end."""
         return None
 
-    def certain(self, held: Mapping[str, Held]) -> dict[str, Estimates]:
-        """Where the estimates are kept of jobs whose fields are known in the same way: studies of one tree share them,
+    def certain(self, held: Mapping[str, Held]) -> Certain:
+        """Where the verdicts are kept on jobs whose fields are known in the same way: studies of one tree share them,
         since which weak field matters takes some ten estimates to find."""
         try:
-            return self._certain.setdefault(tuple(held.items()), {})
+            known_so = tuple((name, one.standing, bool(one.why), one.others, one.unsaid) for name, one in held.items())
+            return self._certain.setdefault(known_so, Certain())
         except TypeError:  # a field that may have one of several mappings
-            return {}
+            return Certain()
 
     def key(self, job: Job) -> str:
         """The identity of a job. Device and host are asked about the same one in turn."""
-        return self._keys.get(job, None, lambda: identity(job))
+        return identity(job, self._keys)
 
     def full(self, job: Job) -> Estimates:
         """The estimate at full depth."""

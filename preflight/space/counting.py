@@ -9,21 +9,31 @@ gradient accumulation, only 1 differs from all the others.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from math import prod
+
+from msgspec import Struct
 
 from preflight.space.grid import AT_RISK, EXCEEDS, FITS, Block, Grid, Index, cut_after, halves, volume
 from preflight.space.monotone import first_true
 from preflight.vocabulary.verdicts import Counts
 
 
-def count(grid: Grid, cells: Iterable[Index], budget: int) -> dict[Index, Counts]:
+class Counted(Struct, frozen=True):
+    """Counts of each cell, and the blocks whose combinations all fit."""
+
+    cells: Mapping[Index, Counts]
+    fitting: tuple[tuple[Index, Block], ...]
+
+
+def count(grid: Grid, cells: Iterable[Index], budget: int) -> Counted:
     """Counts of each cell. `budget` limits the grid's evaluations; combinations left then count as unknown."""
     cells = list(cells)
     cut = _cutter(grid, cells[0]) if cells else halves
     found: dict[Index, dict[int | None, int]] = {cell: {} for cell in cells}
     inexact: set[Index] = set()
+    fitting: list[tuple[Index, Block]] = []
     zero = tuple(0 for _ in grid.shape)
     size = prod(grid.shape)
     queue: list[tuple[int, Index, Index, Index]] = [(-size, cell, zero, grid.top) for cell in cells]
@@ -38,10 +48,29 @@ def count(grid: Grid, cells: Iterable[Index], budget: int) -> dict[Index, Counts
         top = bottom if bottom == EXCEEDS or low == high else grid.verdict(cell, high)
         if bottom == top:
             found[cell][bottom] = found[cell].get(bottom, 0) - negative
+            if bottom == FITS:
+                fitting.append((cell, (low, high)))
             continue
         for half in cut(low, high):
             heapq.heappush(queue, (-volume(*half), cell, *half))
-    return {cell: _counts(found[cell], cell not in inexact) for cell in cells}
+    return Counted({cell: _counts(found[cell], cell not in inexact) for cell in cells}, tuple(fitting))
+
+
+def still_fitting(grid: Grid, blocks: Sequence[tuple[Index, Block]], budget: int) -> dict[Index, int]:
+    """How many combinations of blocks fit in another grid of the same lines, in each cell. Which verdict the others
+    have is not asked. Those that are left when the budget ends do not count."""
+    cut = _cutter(grid, blocks[0][0]) if blocks else halves
+    found: dict[Index, int] = {}
+    queue = [(-volume(low, high), cell, low, high) for cell, (low, high) in blocks]
+    heapq.heapify(queue)
+    while queue and grid.evaluations < budget:
+        negative, cell, low, high = heapq.heappop(queue)
+        if grid.verdict(cell, high) == FITS:
+            found[cell] = found.get(cell, 0) - negative
+        elif low != high and grid.verdict(cell, low) == FITS:
+            for half in cut(low, high):
+                heapq.heappush(queue, (-volume(*half), cell, *half))
+    return found
 
 
 def _cutter(grid: Grid, cell: Index) -> Callable[[Index, Index], tuple[Block, Block]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cached_property
 
 from msgspec import Struct
 
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.edits_of_job import unchecked
-from preflight.vocabulary.job import Job
+from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.job import build as build_job
 from preflight.vocabulary.spelling import Invalid, normal
 from preflight.vocabulary.study import Bound, Box
-from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names, thawed
+from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names, shape, thawed, without_places
 
 _MAKERS: BoundedCache[JobMaker] = BoundedCache(64)
 
@@ -45,6 +45,13 @@ class JobMaker(Struct, frozen=True, dict=True):
         """The values that the memory of the Job depends on: equal keys mean equal estimates."""
         env = {name: Const(value) for name, value in assignment.items()}
         return tuple(_memory_key(bound.field, evaluate(bound.expr, env)) for bound in self._varying)
+
+    @cached_property
+    def meaning(self) -> Hashable:
+        """What decides the Jobs of the box, without the places where it is written."""
+        varying = tuple((bound.field, bound.setting, shape(bound.expr)) for bound in self._varying)
+        axes = tuple((axis.name, without_places(axis.domain), axis.fields) for axis in self.box.axes)
+        return identity(self._base.job), varying, axes
 
     @cached_property
     def _base(self) -> MadeJob:

@@ -7,23 +7,23 @@ Only the worst combination of each box gets the full estimate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
 from math import prod
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from preflight.space.constraints import Constraint, parse_all
-from preflight.space.counting import count, total
-from preflight.space.grid import AT_RISK, EXCEEDS, FITS, Grid, Index, Side, grid_of
+from preflight.space.constraints import Constraint, in_box, parse_all
+from preflight.space.counting import count, still_fitting, total
+from preflight.space.grid import AT_RISK, EXCEEDS, FITS, Block, Grid, Index, Side, grid_of
 from preflight.space.jobs import job_maker
 from preflight.space.safe import largest, safe_box
 from preflight.vocabulary.budgets import BOUNDS, CELLS, SAFE_BOUNDS
 from preflight.vocabulary.estimates import ORDER, Estimates, Verdict
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.study import Box, Study
-from preflight.vocabulary.values import Unbounded, Unknown, Value
+from preflight.vocabulary.values import Unbounded, Unknown, Value, shape
 from preflight.vocabulary.verdicts import BoxVerdict, Counts, ModelVerdict, Point, SafeBox, SpaceVerdict
 
 CONFIRMED = 8
@@ -69,6 +69,22 @@ def judge(
     return SpaceVerdict(boxes, counts, worst, study.combinations)
 
 
+def meaning(study: Study, constraints: Mapping[str, str]) -> Hashable:
+    """What the verdict on a study's space says, beside the estimates: spaces of equal meaning have equal verdicts."""
+    parsed = parse_all(constraints)
+    return tuple((job_maker(box).meaning, tuple(shape(in_box(one, box)) for one in parsed)) for box in study.boxes)
+
+
+def on_boxes(verdict: SpaceVerdict, study: Study, said: Callable[[Estimates], Estimates]) -> SpaceVerdict:
+    """The verdict on a space as one on the space of a study of equal meaning. `said`: the estimates in its words."""
+    worst = [replace(one.worst, estimates=said(one.worst.estimates)) for one in verdict.boxes]
+    boxes = zip(verdict.boxes, study.boxes, worst, strict=True)
+    at = next(number for number, one in enumerate(verdict.boxes) if one.worst is verdict.worst)
+    return replace(
+        verdict, boxes=tuple(replace(one, box=box, worst=point) for one, box, point in boxes), worst=worst[at]
+    )
+
+
 def not_judged(study: Study, why: Unknown) -> SpaceVerdict:
     """The verdict on a study that was not looked at: all its combinations are unknown."""
     job = job_maker(study.boxes[0]).at({}).job
@@ -107,12 +123,13 @@ def _box(
     if box.combinations is None or not bounded:
         uncounted = Counts(exact=False)
         return BoxVerdict(box, uncounted, point, _safe(grid, cells, constraints) if bounded else None)
-    per_cell = count(grid, cells, budget)
+    counted = count(grid, cells, budget)
+    per_cell = counted.cells
     fitting = any(counts.fits for counts in per_cell.values())
     if not grid.sides[0] and point.estimates.on_gpu:
         per_cell = {cell: _by_host_alone(counts) for cell, counts in per_cell.items()}
     if doubted is not None:
-        per_cell = _without_doubt(grid, cells, per_cell, doubted, budget)
+        per_cell = _without_doubt(grid, per_cell, counted.fitting, doubted, budget)
     counts = total(per_cell.values())
     left = (grid.cell_count - len(cells)) * prod(grid.shape)
     if left:
@@ -131,18 +148,23 @@ def _by_host_alone(counts: Counts) -> Counts:
 
 
 def _without_doubt(
-    grid: Grid, cells: Sequence[Index], per_cell: Mapping[Index, Counts], doubted: Sides, budget: int
+    grid: Grid,
+    per_cell: Mapping[Index, Counts],
+    fitting: Sequence[tuple[Index, Block]],
+    doubted: Sides,
+    budget: int,
 ) -> dict[Index, Counts]:
-    """Counts of each cell, with the combinations that fit only if the assumptions hold apart from those that fit."""
-    if not any(counts.fits for counts in per_cell.values()):
-        return dict(per_cell)
+    """Counts of each cell, with the combinations that fit only if the assumptions hold apart from those that fit.
+
+    `fitting`: the blocks that fit; no combination needs less with the worst values.
+    """
     device, host = (side if judged else None for side, judged in zip(doubted, grid.sides, strict=True))
     worst = grid_of(grid.box, device, host)
     worst.sides = grid.sides
-    sure = count(worst, cells, budget)
+    sure = still_fitting(worst, fitting, budget) if any(counts.fits for counts in per_cell.values()) else {}
     found = {}
     for cell, counts in per_cell.items():
-        fits = min(counts.fits, sure[cell].fits)
+        fits = min(counts.fits, sure.get(cell, 0))
         found[cell] = replace(counts, fits=fits, fits_if=counts.fits - fits)
     return found
 

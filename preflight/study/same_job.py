@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from msgspec.structs import replace
 
 from preflight.vocabulary.study import Box, Study
-from preflight.vocabulary.values import Choices, Const, Domain, Expr, Origin, Ref
+from preflight.vocabulary.values import Choices, Domain, Origin, shape
 
 CONFIGURATION = "hydra"
 """The dialect whose files start nothing by themselves: they are composed by a program."""
@@ -57,7 +57,7 @@ def _job(study: Study) -> Hashable:
 
 def _box(box: Box) -> Hashable:
     fields = tuple(
-        (name, _shape(bound.expr), _place(bound.origin), bound.default, bound.source, bound.setting)
+        (name, shape(bound.expr), _place(bound.origin), bound.default, bound.source, bound.setting)
         for name, bound in box.fields.items()
     )
     axes = tuple((axis.name, _domain(axis.domain), axis.fields) for axis in box.memory_axes)
@@ -71,12 +71,3 @@ def _place(origin: Origin | None) -> Hashable:
 
 def _domain(domain: Domain) -> Hashable:
     return ("choices", repr(domain.values)) if isinstance(domain, Choices) else repr(domain)
-
-
-def _shape(expr: Expr) -> Hashable:
-    """An expression without the places of its parts."""
-    if isinstance(expr, Const):
-        return "const", repr(expr.value)
-    if isinstance(expr, Ref):
-        return "ref", expr.name
-    return "op", expr.operator, tuple(_shape(operand) for operand in expr.operands)

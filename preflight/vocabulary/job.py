@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from preflight.vocabulary.caches import BoundedCache
+
 MOST = 10**36
 """No number of a Job is larger. "No limit" is a smaller one (transformers' VERY_LARGE_INTEGER is 1e30), and products of
 eight such numbers do not overflow a float."""
@@ -261,14 +263,19 @@ def build(values: dict[str, object]) -> Job:
     return Job.model_validate(tree)
 
 
-def identity(part: BaseModel) -> str:
+def identity(part: BaseModel, kept: BoundedCache[str] | None = None) -> str:
     """A text that equal jobs share. It is not their JSON, which has no words for all that a configuration may hold.
 
     A value that is stated may mean something else than the same value as the default of a field that is not.
+    `kept`: of jobs that nobody changes and of their parts; the jobs of a search share all that no axis feeds.
     """
-    values = part.__dict__.values()
+    return _identity(part, kept) if kept is None else kept.get(part, None, lambda: _identity(part, kept))
+
+
+def _identity(part: BaseModel, kept: BoundedCache[str] | None) -> str:
+    parts, values = _parts(), part.__dict__.values()
     said = [name for name in _STATED if name in part.model_fields_set]
-    return "|".join([*said, *(identity(value) if type(value) in _parts() else repr(value) for value in values)])
+    return "|".join([*said, *(identity(one, kept) if type(one) in parts else repr(one) for one in values)])
 
 
 _STATED = ("frozen", "images", "attention", "sequences", "cudnn_benchmark", "ema", "r", "generates")

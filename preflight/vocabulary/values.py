@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from enum import Enum
 from typing import TypeAlias, Union
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from preflight.vocabulary.budgets import VALUE_LENGTH
 
@@ -355,6 +356,27 @@ def origins(expr: Expr) -> Iterator[Origin]:
     return (one.origin for one in parts(expr) if one.origin is not None)
 
 
+def shape(expr: Expr) -> tuple[tuple[object, ...], ...]:
+    """An expression without the places of its parts: each different part once, those that it is made of first."""
+    rows: dict[tuple[object, ...], int] = {}
+    known: dict[int, int] = {}
+    left = [expr]
+    while left:
+        one = left[-1]
+        row: tuple[object, ...]
+        if isinstance(one, Op):
+            inner = [operand for operand in one.operands if id(operand) not in known]
+            if inner:
+                left += inner
+                continue
+            row = ("op", one.operator, *(known[id(operand)] for operand in one.operands))
+        else:
+            row = ("const", repr(one.value)) if isinstance(one, Const) else ("ref", one.name)
+        known[id(one)] = rows.setdefault(row, len(rows))
+        left.pop()
+    return tuple(rows)
+
+
 # --- domains of a search space's axes -------------------------------------------------------------------------------
 
 
@@ -404,6 +426,14 @@ class Axis(Struct, frozen=True):
     origin: Origin | None = None
     fields: tuple[str, ...] = ()
     """Job fields that depend on it; filled in by `preflight.study`."""
+
+
+def without_places(domain: Domain) -> Hashable:
+    """What a domain says."""
+    if isinstance(domain, Choices):
+        return "choices", repr(domain.values)
+    # as text: 1 and 1.0 are equal, and a field may refuse one of them
+    return repr(replace(domain, low_origin=None, high_origin=None) if isinstance(domain, Range) else domain)
 
 
 def frozen(value: object) -> Value:

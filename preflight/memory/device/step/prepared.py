@@ -70,10 +70,11 @@ class PreparedJob(Struct, frozen=True):
         """Bytes of all weights, where a checkpoint is loaded into the shards with every parameter whole on each GPU;
         what they are beyond the shards, where the model is cut on the GPU; else 0."""
         layout = self.rank.layout
+        gathered = layout.sharded and _gathers(self.job)
+        if not layout.cut_late and not gathered:
+            return 0
         whole = sum(round(n * each) for n, each, _ in self.parameters)
-        if layout.cut_late:
-            return max(0, whole - self.rank.weights)
-        return whole if layout.sharded and _gathers(self.job) else 0
+        return max(0, whole - self.rank.weights) if layout.cut_late else whole
 
     @property
     def outputs_kept(self) -> bool:
