@@ -191,7 +191,10 @@ def predict_all(chosen: list[Program], python: list[str]) -> list[Answer]:
     said = {one.name: one for one in found}
     for name, row in known.items():
         if (one := said.get(name)) is not None:
-            row["predicted"] = None if one.expected is None else [one.low, one.expected, one.high]
+            told = None if one.expected is None else [one.low, one.expected, one.high]
+            if "predicted" not in row:
+                row["first"] = told
+            row["predicted"] = told
     order = [known[program.name] for program in programs() if program.name in known]
     PREDICTED.write_text("".join(json.dumps(row) + "\n" for row in order), encoding="utf-8")
     return found
@@ -201,11 +204,15 @@ def page() -> list[str]:
     """Every part, as the page of results shows them: by the predictions that are kept with the measurements."""
     text = ["| programs | number | answered | median error | worst | inside | low end above what was measured |",
             "|---|---|---|---|---|---|---|"]  # fmt: skip
-    for name in PARTS:
-        some = [row for row in rows().values() if "predicted" in row and part_of()[row["id"]] == name]
-        found = [Answer(r["id"], r["measured"]["bytes"], *(r["predicted"] or (None, None, None))) for r in some]
-        text.append(f"| {PARTS[name]} | {summary(found)}")
-    return text
+    for name, shown in PARTS.items():
+        for key, when in (("first", ", as first predicted"), ("predicted", "")):
+            some = [row for row in rows().values() if key in row and part_of()[row["id"]] == name]
+            text += [f"| {shown}{when} | {summary(_answers(some, key))}"] if some else []
+    return [*text, f"| all | {summary(_answers([row for row in rows().values() if 'predicted' in row], 'predicted'))}"]
+
+
+def _answers(some: list[dict[str, Any]], key: str) -> list[Answer]:
+    return [Answer(row["id"], row["measured"]["bytes"], *(row[key] or (None, None, None))) for row in some]
 
 
 def main() -> None:

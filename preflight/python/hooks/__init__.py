@@ -13,10 +13,12 @@ from preflight.python.hooks import (
     configurations,
     dataclass_parsers,
     layers,
+    lightning,
     loaders,
     pictures,
     remote_functions,
     standard_library,
+    tables,
     torch,
 )
 from preflight.python.hooks.configurations import LIBRARY_VALUES as LIBRARY_VALUES
@@ -31,7 +33,9 @@ LIBRARY_HOOKS: Mapping[str, Hook] = {
     **torch.HOOKS,
     **arrays.HOOKS,
     **layers.HOOKS,
+    **lightning.HOOKS,
     **pictures.HOOKS,
     **loaders.HOOKS,
     **remote_functions.HOOKS,
+    **tables.HOOKS,
 }
