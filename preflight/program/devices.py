@@ -72,7 +72,7 @@ def _is_made(data: Abstract | None) -> bool:
     """Whether a library's function made the data set, in a call of the program that was followed."""
     while isinstance(data, Attribute):
         data = data.receiver
-    return isinstance(data, Instance) and data.record is not None and data.record.reached
+    return isinstance(data, Instance) and data.cls is None and data.record is not None and data.record.reached
 
 
 def _foreign(module: Module, project: Project) -> Iterator[str]:
