@@ -155,6 +155,8 @@ def _with_unseen(said: CallFacts) -> CallFacts:
     return replace(said, bindings=(*more, *said.bindings))
 
 
+OF_STEPS = "model.activation_bytes"
+"""Of the step that was interpreted with the samples of a loader, wherever that is made: never of another model."""
 IDENTITIES = ("model.name", "model.path", "model.target", "model.architecture")
 """Fields of which one says which model it is."""
 
@@ -167,7 +169,7 @@ def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
     )
     more = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
     if fields & set(IDENTITIES):  # the model that the program makes is not another one that a function would make
-        more = [b for b in more if not b.field.startswith("model.")]
+        more = [b for b in more if not b.field.startswith("model.") or b.field == OF_STEPS]
     return CallFacts(
         (*more, *first.bindings),
         (*first.facts, *(fact for fact in everything.facts if fact.name not in names)),

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from preflight.program.bindings import bind, constant, fold, is_constant
 from preflight.python.hooks.loaders import SAMPLES, Samples
 from preflight.python.module import Module, load_module, resolve_import
-from preflight.python.objects import CallRecord, Instance, has_unknown, to_expr
+from preflight.python.objects import Abstract, Attribute, CallRecord, FunctionValue, Instance, has_unknown, to_expr
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op
 
 _NAMED = re.compile(
-    r"cuda|\b(mps|xpu|hpu|npu|rocm)\b|accelerat|deepspeed|lightning|Fabric|fsdp|fully_shard|bitsandbytes|triton|Trainer\b|nccl|\bhip\b",
+    r"cuda|\b(mps|xpu|hpu|npu|rocm)\b|accelerat|deepspeed|lightning|Fabric|fsdp|fully_shard|bitsandbytes|triton|Trainer\b|device_map|nccl|\bhip\b",
     re.I,
 )
 """Words of another device, and of libraries that choose the device themselves."""
@@ -24,16 +24,16 @@ _NAMED = re.compile(
 
 _KNOWN = sys.stdlib_module_names | frozenset(
     ("torch", "torchvision", "torchaudio", "numpy", "PIL", "cv2", "albumentations", "timm", "datasets",
-     "tokenizers", "pandas", "pyarrow", "h5py", "scipy", "sklearn", "skimage", "tqdm", "yaml", "matplotlib",
-     "webdataset", "imageio", "hydra", "omegaconf", "click", "tensorboard", "wandb", "einops", "joblib", "zarr",
-     "torchmetrics", "psutil")
+     "tokenizers", "transformers", "pandas", "pyarrow", "h5py", "scipy", "sklearn", "skimage", "tqdm", "yaml",
+     "matplotlib", "webdataset", "imageio", "hydra", "omegaconf", "click", "tensorboard", "wandb", "einops", "joblib",
+     "zarr", "torchmetrics", "psutil")
 )  # fmt: skip
 """Packages that move no model to a device of their own choice. Whether another one does is not known."""
 
 
 def device_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
     """The processor, where a loop of the program's own trains, and every device that it names is the processor."""
-    step = next((r for r in records if r.method == "backward"), None)
+    step = next((r for r in records if r.method == "backward" or _runs_closure(r)), None)
     if step is None:
         return []
     modules = [load_module(path, project) for path in dict.fromkeys(r.path for r in records)]
@@ -57,10 +57,22 @@ def device_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
     return [bind("machine.accelerator", Const("cpu", origin), Rank.read if devices else Rank.default)]
 
 
+def _runs_closure(record: CallRecord) -> bool:
+    """`optimizer.step(closure)`: the function has the backward pass."""
+    return record.method == "step" and any(isinstance(one, FunctionValue) for one in record.arguments)
+
+
 def _read(record: CallRecord) -> bool:
-    """Whether it is a loader whose samples are known."""
+    """Whether it is a loader whose samples are known, or whose data set the program makes."""
     found = record.value.state.get(SAMPLES) if isinstance(record.value, Instance) else None
-    return isinstance(found, Samples) and found.bytes is not None
+    return isinstance(found, Samples) and (found.bytes is not None or _is_made(record.object("dataset", 0)))
+
+
+def _is_made(data: Abstract | None) -> bool:
+    """Whether a library's function made the data set, in a call of the program that was followed."""
+    while isinstance(data, Attribute):
+        data = data.receiver
+    return isinstance(data, Instance) and data.cls is None and data.record is not None and data.record.reached
 
 
 def _foreign(module: Module, project: Project) -> Iterator[str]:

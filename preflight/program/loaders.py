@@ -184,7 +184,7 @@ def _bindings(record: CallRecord, role: str, changed: Collection[str] = ()) -> l
             found.append(bind(field, several, Rank.literal))
             continue
         if name == "batch_size" and expr is None and _given(record, "batch_sampler"):
-            expr = unknown("a batch sampler decides the batch size", record.origin, Cause.run_time)
+            expr = _sampled(record)
         if expr is None and not record.complete:
             expr = unknown("it may be among arguments that are passed on as a whole", record.origin)
         if expr is None or (name == "prefetch_factor" and constant(expr) is None):
@@ -240,6 +240,17 @@ def _of_samples(found: Samples, record: CallRecord) -> Iterator[Binding]:
             yield read("data.copies_samples", Const(True, record.origin))
     if found.numpy:
         yield read("data.samples_from", Const("numpy", record.origin))
+
+
+def _sampled(record: CallRecord) -> Expr:
+    """The batch of a loader with a batch sampler: what torch's own sampler is told; others decide it as they run."""
+    sampler = record.object("batch_sampler", _POSITIONS["batch_sampler"])
+    made = sampler.record if isinstance(sampler, Instance) else None
+    size = made.argument("batch_size", 1) if made is not None and made.qualified in _SAMPLERS else None
+    return size or unknown("a batch sampler decides the batch size", record.origin, Cause.run_time)
+
+
+_SAMPLERS = ("torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler")
 
 
 def _given(record: CallRecord, name: str) -> bool:

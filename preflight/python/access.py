@@ -31,6 +31,7 @@ from preflight.python.objects import (
 )
 from preflight.python.settings_objects import arguments_of, before
 from preflight.python.spread import copy_items
+from preflight.python.tables import names_in, table_of
 from preflight.python.unknown_names import set_any_item, update_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, names, unknown
 
@@ -88,6 +89,8 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
         return found
     if name in value.attributes:
         return value.attributes[name]
+    if (table := table_of(value)) is not None and (of_table := table.attribute(name)) is not None:
+        return of_table
     if (held := arguments_of(value, name) or _named_layer(value, name)) is not None:
         return held
     if name in ("_modules", "_parameters"):
@@ -168,7 +171,9 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
             return ev.call(bind(ev, method, value, node, frame), (index,))
         if isinstance(key, str) and key in value.attributes:
             return value.attributes[key]
-        return Attribute(value, "[]", origin)
+        table = table_of(value)
+        part = table.select(names_in(index, ev) or ("",)) if table is not None else None
+        return part if part is not None else Attribute(value, "[]", origin)
     if isinstance(value, Attribute) and (comes_from_loader(value) or _is_part(value)):
         return Attribute(value, "[]", origin)
     return (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from preflight.python.access import attribute, class_attribute, mark_changed, remove_attribute, set_attribute
-from preflight.python.arrays import array_of
+from preflight.python.arrays import array_of, known
 from preflight.python.config_objects import config_default
 from preflight.python.evaluator import CallSite
 from preflight.python.known_kinds import LENGTH, of_file_names
@@ -30,7 +30,7 @@ from preflight.python.objects import (
 )
 from preflight.python.spread import copy_items
 from preflight.python.unknown_names import any_attribute, set_any
-from preflight.vocabulary.values import Cause, Const, names, unknown
+from preflight.vocabulary.values import Cause, Const, Op, Ref, names, unknown
 
 SILENT = frozenset(
     ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "eval",
@@ -93,6 +93,9 @@ def _reduction(site: CallSite, name: str) -> Abstract:
             return array.shape[0]
         if isinstance(value, Instance) and isinstance(method := _length(value), FunctionValue):
             return site.ev.call(replace(method, self_value=value), ())
+        stated = value.state.get("length") if isinstance(value, Instance) else None
+        if isinstance(stated, (Const, Ref, Op)) and known(stated):
+            return stated
         if isinstance(value, (Instance, Attribute)):
             return site.unknown(LENGTH, Cause.run_time)
     if "key" in site.kwargs:

@@ -134,6 +134,8 @@ class Evaluator(ABC):
         """What a step keeps, while a round of a loop is interpreted for one sample (`steps`)."""
         self.rehearsed: set[int] = set()
         """Ids of the nodes of loops that were."""
+        self.steps_of_loaders: dict[int, Expr] = {}
+        """What a library's loop over the loader of a call keeps for one sample, by the id of the call's node."""
         self.position = Position()
         self.journal = Journal()
         self.reached = True

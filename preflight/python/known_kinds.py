@@ -20,6 +20,7 @@ def of_file_names(value: Abstract) -> bool:
 LENGTH = "the length of the object is only known when the program runs"
 DRAWN = "a number that is drawn at random"
 """Why numbers are not known, as the user is told: the words say of which kind they are."""
+DRAWN_WHOLE = "a whole number that is drawn at random"
 INDEX = "the number of the sample"
 """The index that a data set is asked for: a number, and no more is known of it."""
 
@@ -45,7 +46,7 @@ def kind_of_number(expr: Expr, ev: Evaluator) -> str:
         return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else ""
     value = ev.value_of(expr)
     if isinstance(value, Unknown):
-        return {INDEX: "int", COUNTS: "int", LENGTH: "int", DRAWN: "float"}.get(value.words, "")
+        return {INDEX: "int", COUNTS: "int", LENGTH: "int", DRAWN_WHOLE: "int", DRAWN: "float"}.get(value.words, "")
     return _name_of_number(value)
 
 

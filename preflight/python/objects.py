@@ -222,9 +222,10 @@ class Frame(Struct, eq=False):
 
 
 def is_object(value: Instance) -> bool:
-    """Whether it surely is an object, not None or a number: a class made it, not any function of a library."""
+    """Whether it surely is an object, not None or a number: a class made it, or a function of a library of whose
+    result something is known."""
     name = value.made_by.rpartition(".")[2]
-    return value.cls is not None or name[:1].isupper() or name.startswith("from_")
+    return value.cls is not None or bool(value.state) or name[:1].isupper() or name.startswith("from_")
 
 
 def is_expr(value: Abstract) -> bool:

@@ -31,10 +31,51 @@ def rehearse(
     if ev.ledger is not None or id(node) in ev.rehearsed or "cuda" in frame.module.source.text or not _trains(node):
         return
     ev.rehearsed.add(id(node))
-    ledger, loaders = Ledger(), list[Instance]()
+    loaders = list[Instance]()
+
+    def first() -> Abstract | None:
+        return _of(over, ev, loaders) if _is_loader(over) else _item(ev, node.iter, frame, loaders)
+
+    size = _kept_by(ev, frame, first, body)
+    for loader in loaders[:1] if size is not None else ():
+        loader.state[STEP] = size
+
+
+def rehearse_step(
+    ev: Evaluator, frame: Frame, loader: Callable[[], Abstract | None], step: Callable[[Abstract], Abstract]
+) -> None:
+    """The same for a training whose loop is a library's: `loader` makes what it loops over, `step` gives the loss of a
+    batch. What they interpret counts as not interpreted: the program's own calls of it are still to come."""
+    loaders = list[Instance]()
+    interpreted = {node: dict(frames) for node, frames in ev.interpreted.items()}
+    instances = {node: list(made) for node, made in ev.instances.items()}
+
+    def first() -> Abstract | None:
+        made = loader()
+        return _of(made, ev, loaders) if made is not None else None
+
+    def body(item: Abstract) -> Flow:
+        step(item)
+        if ev.ledger is not None:
+            ev.ledger.backward()
+        return "next"
+
+    size = _kept_by(ev, frame, first, body)
+    ev.interpreted, ev.instances = interpreted, instances
+    for made in loaders[:1] if size is not None else ():
+        made.state[STEP] = size
+        if made.record is not None and size is not None:
+            ev.steps_of_loaders[id(made.record.node)] = size
+
+
+def _kept_by(
+    ev: Evaluator, frame: Frame, first: Callable[[], Abstract | None], body: Callable[[Abstract], Flow]
+) -> Expr | None:
+    """The bytes that a step keeps of the sample that `first` gives; its writes are undone."""
+    ledger = Ledger()
 
     def run() -> Flow:
-        item = _item(ev, node.iter, frame, loaders) if not _is_loader(over) else _of(over, ev, loaders)
+        item = first()
         if item is not None:
             ledger.given.update(array.storage for array in _arrays(item))
             ledger.alive.append(item)
@@ -47,9 +88,7 @@ def rehearse(
             ev.speculate(None, run)
         finally:
             ev.ledger = None
-    size = ledger.bytes_of_step()
-    for loader in loaders[:1] if size is not None else ():
-        loader.state[STEP] = size
+    return ledger.bytes_of_step()
 
 
 def step_of(loader: Instance) -> Expr | None:

@@ -63,14 +63,17 @@ def _read(path: Path, most: int) -> tuple[bytes, os.stat_result]:
     return data, status
 
 
-def first_bytes(path: Path, most: int) -> tuple[bytes, int] | None:
-    """The first bytes of a regular file of any size, and its size; None if it cannot be read."""
+def first_bytes(path: Path, most: int, start: int = 0) -> tuple[bytes, int] | None:
+    """The first bytes of a regular file of any size, from `start` on, and its size; None if it cannot be read."""
     observed.depends_on(path)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
-            return (file.read(most), status.st_size) if stat.S_ISREG(status.st_mode) else None
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            file.seek(start)
+            return file.read(most), status.st_size
     except (OSError, ValueError):
         return None
 

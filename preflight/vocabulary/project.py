@@ -149,10 +149,10 @@ class Project:
             self._files[path] = there and self._inside(path) is not None
         return self._files[path]
 
-    def head(self, path: str, most: int) -> tuple[bytes, int] | None:
-        """The first bytes of a file, and its size; None where it is no regular file."""
+    def head(self, path: str, most: int, start: int = 0) -> tuple[bytes, int] | None:
+        """The first bytes of a file, from `start` on, and its size; None where it is no regular file."""
         place = Path(self._top, path)
-        return None if path in self.replaced or not self.exists(path) else first_bytes(place, most)
+        return None if path in self.replaced or not self.exists(path) else first_bytes(place, most, start)
 
     def is_dir(self, path: str) -> bool:
         return self._inside(path) is not None and observed.is_dir(os.path.join(self._top, path))

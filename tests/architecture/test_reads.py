@@ -62,6 +62,7 @@ ALLOWED = {
     "preflight/memory/device/workloads/image_models.py": OWN_DATA,
     "preflight/memory/device/workloads/pipelines.py": OWN_DATA,
     "preflight/program/library_parts.py": OWN_DATA,
+    "preflight/python/archives.py": "members of an archive whose file `Project.head` reads",
     "preflight/dialects/shell/links.py": OWN_DATA,
     "preflight/engine/settings.py": "the rights of a folder above: who shares it does not change between two runs",
     "preflight/program/model_configurations.py": OWN_DATA,

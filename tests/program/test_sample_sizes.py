@@ -285,6 +285,7 @@ for batch in DataLoader([torch.ones(3)], batch_size=1):
         ("model = torch.nn.Linear(3, 3).to(unknown())", None),
         ("device = torch.device('cpu')\nmodel = torch.nn.Linear(3, 3).to(device)", "cpu"),
         ("model = torch.nn.Linear(3, 3)", "cpu"),
+        ("from transformers import AutoModel\nmodel = AutoModel.from_pretrained('x', device_map='auto')", None),
     ],
 )
 def test_the_device(lines: str, device: str | None, tmp_path: Path) -> None:

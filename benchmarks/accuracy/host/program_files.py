@@ -9,8 +9,10 @@ import csv
 import gzip
 import io
 import json
+import pickle
 import sys
 import tarfile
+import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,13 +141,66 @@ def mnist(path: Path) -> None:
             (raw / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(data[:100]))
 
 
+def npys(path: Path, count: str, shape: str, kind: str) -> None:
+    path.mkdir()
+    for number in range(int(count)):
+        npy(path / f"{number:05}.npy", shape, kind)
+
+
+def wav(path: Path, count: str, samples: str) -> None:
+    path.mkdir()
+    for number in range(int(count)):
+        with wave.open(str(path / f"{number:05}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16000)
+            file.writeframes(_array(samples, "int16").tobytes())
+
+
+def tokenizer(path: Path, words: str) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(int(words) - 5))]
+    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(known)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=512, **special).save_pretrained(path)
+
+
+def reviews(path: Path, rows: str) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["content", "sentiment"])
+        writer.writerows([f"word{i % 900} of a review " * (2 + i % 20), i % 3] for i in range(int(rows)))
+
+
+def labels(path: Path, rows: str) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image_id", "label"])
+        writer.writerows([f"{i:05}.jpg", i % 5] for i in range(int(rows)))
+
+
+def pickled(path: Path, rows: str) -> None:
+    lengths = RANDOM.integers(10, 120, int(rows))
+    told = [{"tokens": RANDOM.integers(0, 1000, n).tolist(), "label": i % 2} for i, n in enumerate(lengths)]
+    path.write_bytes(pickle.dumps(told))
+
+
+def settings(path: Path, *words: str) -> None:
+    path.write_text("".join(word.replace("=", ": ") + "\n" for word in words))
+
+
 def job(path: Path, *command: str) -> None:
     path.write_text("#!/bin/bash\n#SBATCH --nodes=1\n" + " ".join(command) + "\n")
 
 
 KINDS: dict[str, Callable[..., None]] = {
     "npy": npy, "bin": binary, "npz": npz, "pt": pt, "h5": h5, "jpeg": jpeg, "folder": folder, "tar": tar, "text": text,
-    "jsonl": jsonl, "csv": table, "parquet": parquet, "arrow": arrow, "mnist": mnist, "job": job}  # fmt: skip
+    "jsonl": jsonl, "csv": table, "parquet": parquet, "arrow": arrow, "mnist": mnist, "job": job,
+    "npys": npys, "wav": wav, "tokenizer": tokenizer, "reviews": reviews, "labels": labels, "pickle": pickled,
+    "yaml": settings}  # fmt: skip
 
 
 def make(where: Path, line: str) -> None:

@@ -1,13 +1,13 @@
-"""Small programs as people write them (`programs.txt`, `later.txt`): measured, and predicted from their text and files
-alone.
+"""Small programs as people write them (`programs.txt`, `later.txt`, `varied.txt`): measured, and predicted from their
+text and files alone.
 
     python benchmarks/accuracy/host/programs.py measure [--python COMMAND] [--only WORD]... [--new]
-    python benchmarks/accuracy/host/programs.py predict [--part worked|kept|later] [--only WORD]...
+    python benchmarks/accuracy/host/programs.py predict [--part worked|kept|later|varied] [--only WORD]...
 
 A program runs whole, by itself, in a folder with the files that its `files:` lines name; its loaders' queues are given
 time to fill, as in slow training steps (`patience/sitecustomize.py`). Half of the programs of the first file were drawn
 to work on, before any was predicted; the other half (`kept`) was only reported. Those of the second file (`later`) were
-written and measured when the law had been finished on the first.
+written and measured when the law had been finished on the first, and those of the third (`varied`) after both.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ sys.path[:0] = [str(HERE), str(HERE.parents[2])]
 
 from benchmarks.accuracy.host import meter, run  # noqa: E402
 
-TEXT, LATER = HERE / "programs.txt", HERE / "later.txt"
+TEXT, LATER, VARIED = HERE / "programs.txt", HERE / "later.txt", HERE / "varied.txt"
 MEASURED = PREDICTED = HERE / "programs.jsonl"
-PARTS = {"worked": "worked on", "kept": "kept aside", "later": "written later"}
+PARTS = {"worked": "worked on", "kept": "kept aside", "later": "written later", "varied": "written last"}
 CEILING, LIMIT = 6 * 2**30, 400.0
 
 
@@ -50,8 +50,8 @@ class Program:
 
 
 def programs() -> list[Program]:
-    """Every program of both files."""
-    return [*_programs(TEXT), *_programs(LATER)]
+    """Every program of all files."""
+    return [program for path in (TEXT, LATER, VARIED) for program in _programs(path)]
 
 
 def _programs(path: Path) -> list[Program]:
@@ -72,8 +72,9 @@ def kept() -> set[str]:
 
 def part_of() -> dict[str, str]:
     """The part of each program, by its name."""
-    aside, later = kept(), {program.name for program in _programs(LATER)}
-    return {p.name: "later" if p.name in later else "kept" if p.name in aside else "worked" for p in programs()}
+    aside = kept()
+    found = {program.name: "kept" if program.name in aside else "worked" for program in _programs(TEXT)}
+    return found | {p.name: part for part, path in (("later", LATER), ("varied", VARIED)) for p in _programs(path)}
 
 
 def lay_out(program: Program, folder: Path, python: list[str]) -> None:
@@ -190,7 +191,10 @@ def predict_all(chosen: list[Program], python: list[str]) -> list[Answer]:
     said = {one.name: one for one in found}
     for name, row in known.items():
         if (one := said.get(name)) is not None:
-            row["predicted"] = None if one.expected is None else [one.low, one.expected, one.high]
+            told = None if one.expected is None else [one.low, one.expected, one.high]
+            if "predicted" not in row:
+                row["first"] = told
+            row["predicted"] = told
     order = [known[program.name] for program in programs() if program.name in known]
     PREDICTED.write_text("".join(json.dumps(row) + "\n" for row in order), encoding="utf-8")
     return found
@@ -200,11 +204,15 @@ def page() -> list[str]:
     """Every part, as the page of results shows them: by the predictions that are kept with the measurements."""
     text = ["| programs | number | answered | median error | worst | inside | low end above what was measured |",
             "|---|---|---|---|---|---|---|"]  # fmt: skip
-    for name in PARTS:
-        some = [row for row in rows().values() if "predicted" in row and part_of()[row["id"]] == name]
-        found = [Answer(r["id"], r["measured"]["bytes"], *(r["predicted"] or (None, None, None))) for r in some]
-        text.append(f"| {PARTS[name]} | {summary(found)}")
-    return text
+    for name, shown in PARTS.items():
+        for key, when in (("first", ", as first predicted"), ("predicted", "")):
+            some = [row for row in rows().values() if key in row and part_of()[row["id"]] == name]
+            text += [f"| {shown}{when} | {summary(_answers(some, key))}"] if some else []
+    return [*text, f"| all | {summary(_answers([row for row in rows().values() if 'predicted' in row], 'predicted'))}"]
+
+
+def _answers(some: list[dict[str, Any]], key: str) -> list[Answer]:
+    return [Answer(row["id"], row["measured"]["bytes"], *(row[key] or (None, None, None))) for row in some]
 
 
 def main() -> None:

@@ -13,11 +13,13 @@ from preflight.python.hooks import (
     configurations,
     dataclass_parsers,
     layers,
+    lightning,
     loaders,
     pictures,
     registries,
     remote_functions,
     standard_library,
+    tables,
     torch,
 )
 from preflight.python.hooks.configurations import LIBRARY_VALUES as LIBRARY_VALUES
@@ -32,8 +34,10 @@ LIBRARY_HOOKS: Mapping[str, Hook] = {
     **torch.HOOKS,
     **arrays.HOOKS,
     **layers.HOOKS,
+    **lightning.HOOKS,
     **pictures.HOOKS,
     **loaders.HOOKS,
     **registries.HOOKS,
     **remote_functions.HOOKS,
+    **tables.HOOKS,
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from preflight.python.archives import read_npz, read_saved
 from preflight.python.arrays import (
     Array,
     Shape,
@@ -25,7 +26,7 @@ from preflight.python.arrays import (
 )
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.headers import read_npy
-from preflight.python.known_kinds import DRAWN, kind_of_number
+from preflight.python.known_kinds import DRAWN, DRAWN_WHOLE, kind_of_number
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -214,7 +215,12 @@ def _pad_sequence(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def _load(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`np.load(path, mmap_mode)`, by the file's header."""
-    return read_npy(ev, record)
+    return read_npy(ev, record) or read_npz(ev, record)
+
+
+def _saved(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`torch.load(path)` of data; weights of a model are tensors, too, and what loads them reads its call."""
+    return None if record.argument("mmap") is not None else read_saved(ev, record)
 
 
 def _memmap(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -414,6 +420,14 @@ def _size(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return array.shape[at[0]] if -len(array.shape) <= at[0] < len(array.shape) else None
 
 
+def _item(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`x.item()`: a number of the array's kind, in a data set; what a loop reads of its loss is no concern."""
+    array = array_of(record.receiver_object)
+    if array is None or ev.ledger is not None:
+        return None
+    return unknown(DRAWN_WHOLE if floating(array.dtype) != array.dtype else DRAWN, record.origin)
+
+
 def _generator(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """A method of `np.random.default_rng()`."""
     if not isinstance(record.receiver_object, Instance) or "default_rng" not in record.receiver_object.made_by:
@@ -465,11 +479,12 @@ HOOKS: Mapping[str, Hook] = {
     **{f"numpy.{name}": _typed(name) for name in ("float32", "float64", "int64", "int32", "uint8", "float16")},
     "torch.stack": _stack, "numpy.stack": _stack, "torch.cat": _cat, "torch.concat": _cat, "numpy.concatenate": _cat,
     "torch.nn.utils.rnn.pad_sequence": _pad_sequence, "numpy.load": _load, "numpy.memmap": _memmap,
+    "torch.load": _saved,
     **{f"*.{name}": _method(maker) for name, maker in _MAKERS.items()},
     **{f"{library}.{name}": _function(_MAKERS[name]) for library in ("torch", "numpy")
        for name in (*_SAME_SHAPE, *_REDUCED, "permute", "transpose", "reshape", "unsqueeze", "squeeze", "flatten",
                     "clone", "copy")},
     "numpy.expand_dims": _function(_unsqueeze),
-    "*.size": _size,
+    "*.size": _size, "*.item": _item,
     **{f"*.{name}": _generator for name in ("random", "standard_normal", "integers", "uniform", "normal")},
 }  # fmt: skip

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from preflight.python.access import class_attribute
+from preflight.python.archives import IN_FILE
 from preflight.python.arrays import (
     Array,
     arithmetic,
@@ -44,7 +45,7 @@ from preflight.python.objects import (
     sequence,
     to_expr,
 )
-from preflight.python.steps import COLLATE, SAMPLE
+from preflight.python.steps import COLLATE, SAMPLE, STEP
 from preflight.vocabulary.budgets import KEPT_OBJECTS
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
@@ -81,6 +82,8 @@ def _loader(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if found.bytes is not None:
         made.state[SAMPLE] = item_of(data, ev, record)
         made.state[COLLATE] = _own_collate(record)
+    if (step := ev.steps_of_loaders.get(id(record.node))) is not None:
+        made.state[STEP] = step
     return made
 
 
@@ -304,7 +307,7 @@ def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Exp
                 each = object_bytes(next(iter(one.items.values())), ev)
                 objects += [arithmetic(ev, "*", one.count, Const(8 + each))] if each is not None else []
         elif isinstance(one, Instance):
-            waiting += one.attributes.values()
+            waiting += () if IN_FILE in one.state else one.attributes.values()
             unread = unread or (id(one) in own and keeps_unread(one, _variables(one, ev)))
             parts = one.state.get(_PARTS)
             if isinstance(parts, tuple):

@@ -305,7 +305,8 @@ def apply(transform: Abstract | None, value: Abstract, record: CallRecord, ev: E
     array, steps = array_of(value), _steps(transform, ev)
     if array is not None and steps is not None:
         return make(record, transformed(array, steps, ev))
-    if transform is not None and not isinstance(transform, (Const, Instance)):
+    own = isinstance(transform, Instance) and transform.cls is not None
+    if transform is not None and (own or not isinstance(transform, (Const, Instance))):
         return ev.call(transform, (value,))
     return None
 

@@ -22,6 +22,7 @@ from preflight.python.objects import (
     has_unknown,
     to_expr,
 )
+from preflight.python.tables import table_of
 from preflight.vocabulary.values import Const, Unknown
 
 _SMALL = FILE_NAMES | frozenset({
@@ -64,7 +65,9 @@ def _is_unread(value: Abstract, given: Sequence[ast.expr], depth: int = 0) -> bo
             maker: Abstract = one
             while isinstance(maker, Attribute):
                 maker = maker.receiver
-            own = isinstance(maker, Instance) and (maker.cls is not None or not _SMALL.isdisjoint(_makers(maker)))
+            own = isinstance(maker, Instance) and (
+                maker.cls is not None or table_of(maker) is not None or not _SMALL.isdisjoint(_makers(maker))
+            )
             if not own and (depth or not any(map(_is_small, given))):
                 return True
     return False
