@@ -299,7 +299,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     recorded = estimator.said(space.worst.job, space.worst.estimates.device)
     result = StudyResult(
         study, space, target.gpu, target.cluster, target.node, least, (*target.notes, *recorded, *sampled), estimate,
-        known, known_so, remarks=seen.notes_on(space.worst.job, space.worst.estimates),
+        known, known_so, remarks=seen.notes_on(space.worst.job, space.worst.estimates), outdated=seen.outdated,
         points=partial(points_of, study, estimate), moments=moments, holders=holders,
         measured=partial(measured_of, gpu=target.gpu) if asked.options.calibration else None,
     )  # fmt: skip

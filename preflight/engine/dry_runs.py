@@ -24,7 +24,6 @@ from preflight.system import kept_files, observed
 from preflight.system.files import UnreadableFile, read_bytes
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.outcome import RUN_AGAIN
 from preflight.vocabulary.reading import Link, Word
 from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.study import Bound, Box, Source, Study
@@ -63,6 +62,8 @@ class Found(Struct, frozen=True):
     study: Study
     kept: Kept | None = None
     notes: tuple[str, ...] = ()
+    outdated: bool = False
+    """Files of the run have changed: the first note names the command that runs it again."""
 
     def notes_on(self, worst: Job, found: Estimates) -> tuple[str, ...]:
         """The notes, after its worst job was estimated."""
@@ -121,27 +122,27 @@ class SavedRuns(Struct, frozen=True, eq=False):
     def of(self, study: Study, overlay: Mapping[str, str] | None = None) -> Found:
         """The run that speaks of a study. Notes say why one of its program does not. `overlay`: texts of files of the
         project that are not written, such as those of a fix."""
-        notes: list[str] = []
+        left_out: list[Found] = []
         found: list[Kept] = []
         for kept in self._of_program(program_of(study, self.root)):
             if _starts(kept.run, study, self.root):
-                why = self._why_not(kept, study, overlay or {})
-                found += [] if why else [kept]
-                notes += [f"{study.paths[0]}: the dry run of `{kept.named}` does not say: {why}"] if why else []
+                other = _of_another(kept.run, study)
+                changed = "" if other else self._outdated(kept, study, overlay or {})
+                if other or changed:
+                    note = f"{study.paths[0]}: the dry run of `{kept.named}` does not say: {other or changed}"
+                    left_out.append(Found(study, None, (note,), bool(changed)))
+                else:
+                    found.append(kept)
         if not found:
-            return Found(study, None, tuple(notes[:1]))
+            return next(iter(left_out), Found(study))
         batch = study.boxes[0].fields.get("train.batch_size")
         own = evaluate(batch.expr) if batch is not None else None
         best = next((kept for kept in found if kept.run.batch == own), found[0])
         return Found(_with_facts(study, best), best, (f"{study.paths[0]}: {_used(best)}",))
 
-    def _why_not(self, kept: Kept, study: Study, overlay: Mapping[str, str]) -> str:
+    def _outdated(self, kept: Kept, study: Study, overlay: Mapping[str, str]) -> str:
+        """Which file has changed since the run, and the command that runs it again; "" where none has."""
         run = kept.run
-        if len(study.boxes) != 1:
-            return "the study has several branches"
-        why = _other_words(run, study.boxes[0], _words(study), _launch(study)) or _stated(run, study.boxes[0])
-        if why:
-            return why
         texts = {observed.real(self.root / name): text for name, text in overlay.items()}
         changed = "" if kept in self.given else next(_changed(run, None if kept.trusted else self.root, texts), "")
         if not changed:
@@ -149,7 +150,14 @@ class SavedRuns(Struct, frozen=True, eq=False):
         again = (
             shlex.join(("preflight", "dry-run", "--save", "--", *run.command)) if kept.trusted else dry_run_of(study)
         )
-        return f"{changed}; {RUN_AGAIN} {again}"
+        return f"{changed}; run again: {again}"
+
+
+def _of_another(run: SavedRun, study: Study) -> str:
+    """Why a run is of another command, or of other settings, than a study; "" where it is of this one."""
+    if len(study.boxes) != 1:
+        return "the study has several branches"
+    return _other_words(run, study.boxes[0], _words(study), _launch(study)) or _stated(run, study.boxes[0])
 
 
 def _used(kept: Kept) -> str:

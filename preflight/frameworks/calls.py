@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from preflight.frameworks import lightning
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
 from preflight.frameworks.late_checkpoints import late_checkpoints
 from preflight.frameworks.library_defaults import shrinks_itself
+from preflight.frameworks.lightning import DEFAULTS as LIGHTNING_DEFAULTS
 from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings
 from preflight.frameworks.table import bindings_of_calls, load
 from preflight.frameworks.transformers_trainer import (
@@ -284,7 +284,7 @@ def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:
     if is_loader(record):
         return loaders.DEFAULTS
     if is_lightning_trainer(record):
-        return lightning.DEFAULTS
+        return LIGHTNING_DEFAULTS
     if is_training(record):
         return load("ultralytics").defaults
     flavour = ARGUMENT_CLASSES.get(record.method)

@@ -11,8 +11,10 @@ import pickletools
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import islice
 from typing import cast
+
+from msgspec import Struct
 
 from preflight.python.arrays import Array, make
 from preflight.python.evaluator import Evaluator
@@ -24,8 +26,13 @@ from preflight.vocabulary.values import Const
 
 IN_FILE = "in its file"
 """The key of an object's state: what its items are made from stays in a file, until they are asked for."""
-_PART = 2**22
+_PART = 2**20
 """Bytes of an archive that are read at once: its list of members, or one of its headers."""
+_MEMBERS = 4096
+"""Members of an archive that are looked at."""
+_PARTS = 50_000
+"""Steps of the program of a .pt file, and parts of its value, that are followed. A part that stands in several places
+counts in each."""
 
 
 class _File(io.RawIOBase):
@@ -65,7 +72,7 @@ def _members(ev: Evaluator, record: CallRecord, *names: str) -> Iterator[tuple[s
         return
     try:
         with zipfile.ZipFile(_File(ev.project, path)) as archive:
-            for member in archive.infolist():
+            for member in archive.infolist()[:_MEMBERS]:
                 ev.step()
                 with archive.open(member) as file:
                     yield member.filename, file.read(_PART if member.filename.endswith("data.pkl") else HEADER)
@@ -91,7 +98,7 @@ def read_saved(ev: Evaluator, record: CallRecord) -> Abstract | None:
         if name.endswith("/data.pkl"):
             try:
                 return _value(_saved(data), record)
-            except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError):
+            except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError, StopIteration):
                 return None
     return None
 
@@ -99,8 +106,7 @@ def read_saved(ev: Evaluator, record: CallRecord) -> Abstract | None:
 # --- the program of a .pt file ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Saved:
+class _Saved(Struct, frozen=True):
     """A tensor of a file: its sizes, its type, and which storage has its elements."""
 
     shape: tuple[int, ...]
@@ -120,7 +126,7 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 def _saved(data: bytes) -> object:
     """The value that a pickle of tensors describes. Raises ValueError where it describes anything else."""
     stack, memo = list[object](), dict[object, object]()
-    for opcode, argument, _ in pickletools.genops(data):
+    for opcode, argument, _ in islice(pickletools.genops(data), _PARTS):
         name = opcode.name
         if name in ("PROTO", "FRAME"):
             continue
@@ -165,7 +171,7 @@ def _saved(data: bytes) -> object:
             stack.append(_reduced(str(called), given))
         else:
             raise ValueError(name)
-    raise ValueError("it does not end")
+    raise ValueError("its end was not reached")
 
 
 def _sequence(value: object) -> tuple[object, ...]:
@@ -175,7 +181,7 @@ def _sequence(value: object) -> tuple[object, ...]:
 
 
 def _to_mark(stack: list[object]) -> list[object]:
-    at = max(i for i, one in enumerate(stack) if one is _MARK)
+    at = next(i for i in reversed(range(len(stack))) if stack[i] is _MARK)
     items = stack[at + 1 :]
     del stack[at:]
     return items
@@ -196,8 +202,11 @@ def _reduced(called: str, given: tuple[object, ...]) -> object:
 def _value(found: object, record: CallRecord) -> Abstract:
     """The abstract value; tensors of one storage have it together."""
     storages: dict[str, Array] = {}
+    left = iter(range(_PARTS))
 
     def built(one: object) -> Abstract:
+        if next(left, None) is None:
+            raise ValueError("too many parts")
         if isinstance(one, _Saved):
             shape = tuple(Const(size, record.origin) for size in one.shape)
             before = storages.get(one.storage)

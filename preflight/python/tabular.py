@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from preflight.python.evaluator import Evaluator
 
@@ -16,8 +17,7 @@ _LARGEST = 2**29
 """A larger .csv file is not read to its end: half a second a GiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """The rows of a table, and its columns with their types; `width`: mean bytes of a text."""
 
     rows: int

@@ -10,7 +10,7 @@ from preflight.reports.streams import clean
 from preflight.reports.style import COLOURS, Look, verdict, wrap
 from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
-from preflight.vocabulary.outcome import GPU, RUN_AGAIN, Outcome, Report, StudyResult
+from preflight.vocabulary.outcome import GPU, Outcome, Report, StudyResult
 from preflight.vocabulary.values import Cause
 from preflight.vocabulary.words import assumed, fits_if, gib, plural, smallest_gpu
 
@@ -108,18 +108,13 @@ def _reasons(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _dry_run(outcome: Outcome) -> Iterator[str]:
     """The first command that would tell what a study needs whose GPU memory is unknown."""
-    lacking = ((report, one) for report, one, _ in _lacking(outcome) if not (_only_the_gpu(one) or _runs_again(one)))
+    lacking = ((report, one) for report, one, _ in _lacking(outcome) if not (_only_the_gpu(one) or one.outdated))
     found = ((report, dry_run_of(result.study)) for report, result in lacking)
     report, command = next(((report, one) for report, one in found if one), (None, ""))
     if report is not None:
         folder = outcome.shown(report, ".")  # the program's path is relative to the root of its project
         there = command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
         yield f"a run of the program without a GPU tells what it needs: {there}"
-
-
-def _runs_again(result: StudyResult) -> bool:
-    """Whether a remark names the command already: that of a run whose files have changed."""
-    return any(RUN_AGAIN in remark for remark in result.remarks)
 
 
 def _only_the_gpu(result: StudyResult) -> bool:

@@ -46,6 +46,8 @@ class StudyResult(Struct, frozen=True, eq=False):
     """Why nobody judged the study, so that its verdict says nothing of it; None: it was judged."""
     remarks: tuple[str, ...] = ()
     """What is known of it by other means than its files, or would be."""
+    outdated: bool = False
+    """Files of its saved dry run have changed, and a remark names the command that runs it again."""
     points: Callable[[int], Points] | None = None
     """At most so many combinations with their estimates, for a report that lists them."""
     moments: Callable[[Job], Sequence[StepMoment]] | None = None
@@ -81,8 +83,6 @@ class Report(Struct, frozen=True):
     incomplete: str = ""
 
 
-RUN_AGAIN = "run again:"
-"""What stands before the command in the remark of a dry run whose files have changed."""
 GPU = "machine.gpu"
 """The field that a setting of its own (`gpu`) states."""
 

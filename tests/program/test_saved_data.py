@@ -47,16 +47,19 @@ def test_all_tensors_of_a_pt_file_are_kept(what: object, tmp_path: Path) -> None
 
 
 def _hostile(kind: str) -> bytes:
-    """A .pt file whose pickle would run something, is cut off, or says it is larger than it is."""
+    """A .pt file whose pickle would run something, is cut off, says it is larger than it is, or takes too long."""
     body = {"call": pickle.dumps(print, 2), "cut": b"\x80\x02}q\x00(", "empty": b"", "marks": b"\x80\x02t.",
-            "huge": b"\x80\x02X\xff\xff\xff\x7fabc."}[kind]  # fmt: skip
+            "huge": b"\x80\x02X\xff\xff\xff\x7fabc.", "itself": b"\x80\x02]q\x00h\x00a.",
+            "nested": b"\x80\x02" + b"(" * 400_000 + b"t" * 400_000 + b".",
+            "doubled": b"\x80\x02]q\x00" + b"".join(b"](h%ch%ceq%c" % (i, i, i + 1) for i in range(100)) + b".",
+            }[kind]  # fmt: skip
     kept = io.BytesIO()
     with zipfile.ZipFile(kept, "w") as archive:
         archive.writestr("x/data.pkl", body)
     return kept.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["call", "cut", "empty", "marks", "huge"])
+@pytest.mark.parametrize("kind", ["call", "cut", "empty", "marks", "huge", "itself", "nested", "doubled"])
 def test_other_pickles_stay_unread(kind: str, tmp_path: Path) -> None:
     (tmp_path / "x.pt").write_bytes(_hostile(kind))
     found = told("loader = DataLoader(TensorDataset(torch.load('x.pt')['a']), batch_size=8)\n", tmp_path)

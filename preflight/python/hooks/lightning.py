@@ -8,7 +8,8 @@ train on the processor counts: what a GPU takes needs a law of the whole model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from preflight.python.access import class_attribute
 from preflight.python.evaluator import Evaluator, Hook
