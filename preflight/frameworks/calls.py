@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from preflight.frameworks.deepspeed import one_process, parallel_bindings, settings_links
 from preflight.frameworks.late_checkpoints import late_checkpoints
 from preflight.frameworks.library_defaults import shrinks_itself
-from preflight.frameworks.lightning import DEFAULTS as LIGHTNING_DEFAULTS
-from preflight.frameworks.lightning import is_lightning_trainer, lightning_bindings
+from preflight.frameworks.lightning import TRAINER_DEFAULTS, is_lightning_trainer, lightning_bindings
 from preflight.frameworks.table import bindings_of_calls, load
 from preflight.frameworks.transformers_trainer import (
     ARGUMENT_CLASSES,
@@ -163,10 +162,8 @@ IDENTITIES = ("model.name", "model.path", "model.target", "model.architecture")
 
 def _joined(first: CallFacts, everything: CallFacts) -> CallFacts:
     """Results of the reached calls. Other calls add only fields and facts that those do not set."""
-    fields, names = (
-        {binding.field for binding in first.bindings if binding.rank != Rank.default},
-        {f.name for f in first.facts},
-    )
+    fields = {binding.field for binding in first.bindings if binding.rank != Rank.default}
+    names = {fact.name for fact in first.facts}
     more = [b for b in everything.bindings if b.field not in fields and b not in first.bindings]
     if fields & set(IDENTITIES):  # the model that the program makes is not another one that a function would make
         more = [b for b in more if not b.field.startswith("model.") or b.field == OF_STEPS]
@@ -284,7 +281,7 @@ def _defaults(record: CallRecord) -> Mapping[str, Scalar] | None:
     if is_loader(record):
         return loaders.DEFAULTS
     if is_lightning_trainer(record):
-        return LIGHTNING_DEFAULTS
+        return TRAINER_DEFAULTS
     if is_training(record):
         return load("ultralytics").defaults
     flavour = ARGUMENT_CLASSES.get(record.method)

@@ -21,7 +21,7 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown
 
 _TRAINERS = ("Trainer", "Fabric")
 _LIGHTNING = ("lightning", "pytorch_lightning")
-DEFAULTS: Mapping[str, Scalar] = {
+TRAINER_DEFAULTS: Mapping[str, Scalar] = {
     "precision": None,
     "accumulate_grad_batches": 1,
     "num_nodes": 1,
