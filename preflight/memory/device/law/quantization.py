@@ -196,12 +196,19 @@ def upcasts(said: Quantization) -> bool:
 
 
 def reentrant(job: Job) -> bool | None:
-    """Whether checkpointing is of the reentrant kind. Unless told, transformers before 5 makes it so
-    (modeling_utils.py, gradient_checkpointing_enable); newer TRL has a default of its own."""
+    """Whether checkpointing is of the reentrant kind; None: not known.
+
+    Unless told, transformers makes it so before 5.0 (modeling_utils.py, gradient_checkpointing_enable: True in 4.57.1,
+    False in 5.0.0), and TRL not since 0.28 (sft_trainer.py), which needs transformers 4.56.2.
+    """
     installed, trl = release(job.software.get("transformers")), release(job.software.get("trl"))
-    if job.train.reentrant is None and installed is not None and installed < (5,) and (trl is None or trl < (0, 20)):
-        return True
-    return job.train.reentrant
+    if job.train.reentrant is not None or installed is None:
+        return job.train.reentrant
+    if installed >= (5,):
+        return False
+    if trl is None:
+        return True if installed < (4, 56) else None
+    return trl < (0, 28)
 
 
 def weights_of(job: Job, alike: bool, older: bool, recomputed: bool) -> QuantizedWeights:

@@ -158,8 +158,10 @@ def test_options_that_shape_lora_leave_the_familys_law(options: dict[str, Any], 
         (False, {}, ()),
         (None, {}, None),
         (None, {"transformers": "4.44.0"}, ("recomputed",)),
-        (None, {"transformers": "4.55.0", "trl": "0.24.0"}, None),
-        (None, {"transformers": "5.1.0"}, None),
+        (None, {"transformers": "4.57.1"}, None),
+        (None, {"transformers": "4.57.1", "trl": "0.27.0"}, ("recomputed",)),
+        (None, {"transformers": "4.57.1", "trl": "0.28.0"}, ()),
+        (None, {"transformers": "5.0.0"}, ()),
     ],
 )
 def test_int8_layers_keep_their_input_by_the_kind_of_checkpointing(
