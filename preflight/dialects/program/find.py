@@ -37,6 +37,10 @@ _ENTRY = re.compile(
 """What starts something at the top of a file, by the functions of libraries; names of variables are anyone's."""
 _CALL = re.compile(r"^(?:[\w.]+\(|(?:for|while|with|if|try)\b.*:)", re.MULTILINE)
 """A call as a statement at the top of a file, perhaps in a block."""
+_RUNS = re.compile(
+    r"^(?!(?:def|class|async|import|from)\b|[@#\s])[^\n]*(?:\(|[\[{\\]$)|^(?:if|for|while|with|try)\b", re.MULTILINE
+)
+"""A statement at the top of a file that may call something. Most modules of a tree have none, and are not parsed."""
 _COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
 _FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
 _OPTUNA = re.compile(r"\btrial\.suggest_")
@@ -58,8 +62,7 @@ def recognises(source: Source, project: Project) -> bool:
 
 def _calls_training(source: Source, project: Project) -> bool:
     """Whether what a program calls trains, in as many files as it takes: a `train.py` that only starts a package."""
-    text = source.text
-    if "trial.suggest_" in text:
+    if _RUNS.search(source.text) is None or "trial.suggest_" in source.text:
         return False
     followed = Followed(project, lambda one: bool(_TRAINS.search(one)), lambda one: bool(_LIBRARIES.search(one)))
     return followed.started_by(source)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
@@ -31,7 +32,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class _File(Struct, frozen=True):
-    """A file with what is defined at its top, and where each imported name comes from."""
+    """A file with what is defined at its top, and where each name that is imported there comes from."""
 
     source: Source
     body: Sequence[ast.stmt]
@@ -56,8 +57,7 @@ class Followed(Struct):
         file = self._read(source)
         if file is None:
             return False
-        plain = [node for node in file.body if not isinstance(node, _DEFINITIONS)]
-        return self._calls(ast.Module(plain, []), file, ())  # what they say themselves is `recognises` to judge
+        return self._calls(_plain(file.body), file, ())  # what they say themselves is `recognises` to judge
 
     def _runs(self, node: ast.AST, file: _File, own: Sequence[tuple[_File, ast.ClassDef]]) -> bool:
         """Whether a piece of a program trains; `own` has the classes whose method it is."""
@@ -66,7 +66,10 @@ class Followed(Struct):
 
     def _calls(self, node: ast.AST, file: _File, own: Sequence[tuple[_File, ast.ClassDef]]) -> bool:
         """Whether something that a piece of a program calls trains."""
-        calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+        inner = list(ast.walk(node))
+        calls = [one.func for one in inner if isinstance(one, ast.Call)]
+        if own_names := dict(_imported(inner)):
+            file = replace(file, imported={**file.imported, **own_names})
         methods = {one.attr for one in calls if isinstance(one, ast.Attribute)}
         if any(self._method(holder, cls, methods) for holder, cls in own):
             return True
@@ -173,15 +176,16 @@ class Followed(Struct):
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         definitions = {node.name: node for node in body if isinstance(node, _DEFINITIONS)}
-        tree = ast.Module(body, [])
-        return _File(source, body, definitions, dict(_imported(tree)), tuple(self._folders(source, tree)))
+        imported = dict(_imported(ast.walk(_plain(body))))
+        return _File(source, body, definitions, imported, tuple(self._folders(source, body)))
 
-    def _folders(self, source: Source, tree: ast.AST) -> Iterator[str]:
+    def _folders(self, source: Source, body: Sequence[ast.stmt]) -> Iterator[str]:
         """Folders that the texts of a file name, if it changes where Python looks for modules."""
         if "sys.path" not in source.text:
             return
         here = posixpath.dirname(source.path)
-        texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        inner = (node for statement in body for node in ast.walk(statement))
+        texts = (node.value for node in inner if isinstance(node, ast.Constant))
         for text in dict.fromkeys(one for one in texts if isinstance(one, str) and _FOLDER.fullmatch(one)):
             for base in (here, posixpath.dirname(here), ""):
                 folder = posixpath.normpath(posixpath.join(base, text))
@@ -189,8 +193,13 @@ class Followed(Struct):
                     yield folder
 
 
-def _imported(tree: ast.AST) -> Iterator[tuple[str, tuple[str, str]]]:
-    for node in ast.walk(tree):
+def _plain(body: Sequence[ast.stmt]) -> ast.Module:
+    """The statements that run when a file starts, without its functions and classes."""
+    return ast.Module([node for node in body if not isinstance(node, _DEFINITIONS)], [])
+
+
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, tuple[str, str]]]:
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             home = "." * node.level + (node.module or "")
             yield from ((one.asname or one.name, (home, one.name)) for one in node.names)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 from programs_as_text import facts, read_program, values
 
+from preflight.dialects.program import followed
 from preflight.dialects.program import reader as program
 from preflight.dialects.program.reader import _EVALUATED
 from preflight.study.build import build
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.reading import Call, Launch, Word
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.text import DocumentError, Source
@@ -513,6 +516,8 @@ def test_a_method_of_an_imported_class_that_trains(text: str, tmp_path: Path) ->
     [
         ("rows = [train(n) for n in (1, 2)]\n", True),
         ("best = min(train(n) for n in (1, 2))\n", True),
+        ("rows = [\n    train(n) for n in (1, 2)\n]\n", True),
+        ("rows = \\\n    train(1)\n", True),
         ("x = size()\n", False),
     ],
 )
@@ -562,6 +567,22 @@ def test_a_program_that_only_starts_a_package(what: str, tmp_path: Path) -> None
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert recognised({**STARTERS, **LEFT}[what], tmp_path, "start.py") is (what in STARTERS)
+
+
+def test_modules_that_only_define_are_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large tree has thousands of them."""
+    parsed: list[str] = []
+
+    def counted(text: str) -> ast.Module:
+        parsed.append(text)
+        return parse_module(text)
+
+    monkeypatch.setattr(followed, "parse_module", counted)
+    module = "import os\nLIMIT = 3\nNAMES: dict[str, int]\n@cache\ndef step(x):\n    return os.stat(x)\n"
+    assert not recognised(module, tmp_path)
+    assert parsed == []
+    assert not recognised(module + "LOG = step(LIMIT)\n", tmp_path)
+    assert len(parsed) == 1
 
 
 def test_a_trainer_of_a_library_that_a_class_extends(tmp_path: Path) -> None:
