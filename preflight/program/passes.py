@@ -24,7 +24,7 @@ from preflight.program.trained import Trained, reachable, trained
 from preflight.python.objects import CallRecord, Instance, has_unknown
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, parts
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown
 
 _STEPS = frozenset({"training_step", "compute_loss"})
 """Methods that Lightning and transformers' Trainer call once for each backward pass."""
@@ -260,5 +260,6 @@ def _at_most(own: Sequence[_Pass], depth: int = 0) -> int:
 
 def _number(count: Expr) -> int:
     """A count as a number; the most of one that a setting chooses."""
-    found = (one.value for one in parts(count) if isinstance(one, Const))
-    return max((one for one in found if isinstance(one, int)), default=1)
+    if isinstance(count, Op) and count.operator in ("if", "max"):
+        return max(map(_number, count.operands[count.operator == "if" :]))  # without the condition of an "if"
+    return count.value if isinstance(count, Const) and isinstance(count.value, int) else 1

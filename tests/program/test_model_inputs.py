@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from programs_as_text import is_unknown, read_program, values
 
+from preflight.program.passes import _number
+from preflight.vocabulary.values import Const, Op, Ref
+
 PROGRAM = """\
 import torch
 from einops import rearrange
@@ -98,6 +101,14 @@ TWICE = "x = views[0]\n    if args.twice:\n        x = torch.cat((x, x), dim=0)"
 def test_a_setting_decides_whether_views_are_joined(twice: bool, expected: int, tmp_path: Path) -> None:
     text = CHOSEN + PROGRAM.replace("{line}", TWICE).replace("{given}", "x")
     assert values(read_program(text, tmp_path), {"twice": twice})["train.sequences_per_sample"] == expected
+
+
+def test_the_most_of_a_count_that_a_setting_chooses() -> None:
+    """A number that the setting is compared with is no count."""
+    chosen = Op("if", (Op("==", (Ref("size"), Const(900))), Const(2), Const(1)))
+    assert _number(chosen) == 2
+    assert _number(Op("max", (Const(3), chosen))) == 3
+    assert _number(Ref("size")) == 1
 
 
 MADE = {
