@@ -41,12 +41,13 @@ from preflight.memory.device.workloads.remote_code import SAME_CODE
 
 PRECISIONS = (("fp32", None), ("fp32", "bf16"), ("bf16", None))
 LORA_PRECISIONS = (("fp32", "bf16"), ("bf16", None), ("bf16", "bf16"))
-# Config keys whose other value is usual as well.
+NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+# Config keys whose other value is usual as well. A GPT that a program builds itself has an activation of one kernel.
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "llama": ({}, {"tie_word_embeddings": True}, {GROUPED: False}, {GROUPED: False, "tie_word_embeddings": True}),
     "phi3": ({GROUPED: False}, {}),
     "qwen2": ({}, {"tie_word_embeddings": False}, {GROUPED: False, "tie_word_embeddings": False}, {GROUPED: False}),
-    "gpt2": ({}, {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+    "gpt2": ({}, NO_DROPOUT, {**NO_DROPOUT, "activation_function": "gelu"}, {"activation_function": "gelu"}),
     "bert": ({}, {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
     "t5": ({}, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     "qwen3": ({"tie_word_embeddings": True}, {}),

@@ -62,6 +62,7 @@ STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "
 TYPES = ("train.precision", "train.weights_dtype")
 """Fields that decide how many bytes a weight has."""
 
+ARCHITECTURE = "model.architecture"
 GPU, GPUS = "machine.gpu", "parallel.gpus_per_node"
 GIVEN_GPU = ("machine.gpu", "machine.gpu_memory", "machine.context")
 GIVEN_NODE = ("machine.memory_limit", "machine.node_memory", "machine.swap", "machine.shm")
@@ -185,6 +186,10 @@ class Certainty(Struct, dict=True):
             return replace(found, verdict="unknown", assumptions=frozen, find_largest_batch=lambda: None)
         if found.verdict == "exceeds" and (smaller := self._smaller(job, self._device_exceeds)):
             return replace(found, verdict="unknown", assumptions=smaller, find_largest_batch=lambda: None)
+        if found.verdict in ("exceeds", "at-risk") and (resembling := tuple(self._resembling(job, found))):
+            above = found.capacity is not None and found.process.low > found.capacity
+            doubted: Verdict = "at-risk" if above else "unknown"
+            return replace(found, verdict=doubted, assumptions=resembling, find_largest_batch=lambda: None)
         doubts = tuple(self._implausible(job, found))
         weaker: Verdict = "at-risk" if found.verdict == "exceeds" else found.verdict
         return replace(found, verdict=weaker, assumptions=doubts) if doubts else found
@@ -295,8 +300,7 @@ class Certainty(Struct, dict=True):
             return False
         if bound is not None and (bound[1] * blocks(job) <= capacity or bound[0] > CLEARLY * capacity):
             return bound[1] <= capacity
-        found = self.estimator.full(job).device
-        return found is not None and found.verdict == "fits"
+        return self.estimator.verdict(job) == "fits"
 
     def _host_fits(self, job: Job) -> bool:
         found = self.estimator.host(job)
@@ -395,6 +399,15 @@ class Certainty(Struct, dict=True):
         trained one keep nothing for backward. Adapters say themselves what is trained."""
         if "train.frozen" in self.weak and job.train.peft.method in (None, "none"):
             yield self._assumption(job, "train.frozen")
+
+    def _resembling(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:
+        """The family that a model of the program only resembles, unless its states alone are too much: what its own
+        layers keep for backward is not known."""
+        if ARCHITECTURE in self.weak and found.capacity is not None:
+            least = {name: value for name, value in SMALLEST.items() if _above(job, name, value)}
+            small = self._need(job, least)
+            if small is None or small[0] <= found.capacity:
+                yield self._assumption(job, ARCHITECTURE)
 
     def _may_be_adapted(self, job: Job) -> bool:
         """Whether the model may be trained through an adapter: then nothing of its own has gradients."""

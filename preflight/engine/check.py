@@ -305,7 +305,7 @@ def _judged(study: Study, index: int, project: Project, asked: CheckSetup) -> tu
     )  # fmt: skip
     case = Case(
         study, index, project, project.settings, space, estimate, target.gpu, target.cluster, target.node,
-        tracing=asked.tracing, may_fit=estimator.may_fit, as_estimated=estimator.full,
+        tracing=asked.tracing, may_fit=estimator.may_fit, verdict=estimator.verdict,
         unsure=lambda: certainty.unsure(space.worst.job),
     )  # fmt: skip
     return result, case

@@ -18,7 +18,7 @@ from preflight.vocabulary.batch_statistics import no_such_target
 from preflight.vocabulary.budgets import CLOSE_ESTIMATES
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.errors import PreflightError
-from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate
+from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Verdict
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.settings import Settings
@@ -53,6 +53,7 @@ class Estimator(Struct):
     _full: dict[str, Estimates] = field(default_factory=dict)
     _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     _may_fit: dict[str, bool | None] = field(default_factory=dict)
+    _verdicts: dict[str, Verdict | None] = field(default_factory=dict)
     _hosts: dict[tuple[str, bool], HostEstimate | Unknown] = field(default_factory=dict)
     _keys: BoundedCache[str] = field(default_factory=lambda: BoundedCache(256))
     _certain: dict[Hashable, Certain] = field(default_factory=dict)
@@ -95,6 +96,34 @@ class Estimator(Struct):
             self._full[key] = self._estimates(job)
         return self._full[key]
 
+    def verdict(self, job: Job) -> Verdict | None:
+        """The device's verdict of `full`, with fewer replays where lengths vary; None if nothing is known."""
+        from preflight.memory import device as side
+
+        key = self.key(job)
+        if key not in self._verdicts:
+            self.tracing.progress.check()
+            found: DeviceEstimate | Unknown | None = None
+            if key not in self._full and self.by_laws:
+                found = side.estimate(job, self.gpu, self.tracing, verdict_alone=True)
+            if not isinstance(found, DeviceEstimate) or self._with_runs(job, found).recorded:
+                found = self.full(job).device
+            self._verdicts[key] = found.verdict if found is not None else None
+        return self._verdicts[key]
+
+    @property
+    def by_laws(self) -> bool:
+        """Whether laws make the estimates, which recorded runs may correct."""
+        return True
+
+    def _with_runs(self, job: Job, device: DeviceEstimate) -> DeviceEstimate:
+        """A device estimate with what recorded runs on its GPU say of it."""
+        if not self.calibration or self.gpu is None:
+            return device
+        from preflight.engine.recorded import with_recorded
+
+        return with_recorded(job, device, self.gpu)
+
     def said(self, job: Job, found: DeviceEstimate | None) -> tuple[str, ...]:
         """What recorded runs changed in an estimate, or say of a job that has none."""
         if not self.calibration:
@@ -108,10 +137,8 @@ class Estimator(Struct):
         from preflight.memory import device as side
 
         device, host = side.estimate(job, self.gpu, self.tracing), self._host(job)
-        if self.calibration and self.gpu is not None and isinstance(device, DeviceEstimate):
-            from preflight.engine.recorded import with_recorded
-
-            device = with_recorded(job, device, self.gpu)
+        if isinstance(device, DeviceEstimate):
+            device = self._with_runs(job, device)
         causes = {side: found for side, found in (("device", device), ("host", host)) if isinstance(found, Unknown)}
         return Estimates(
             device if isinstance(device, DeviceEstimate) else None,
@@ -218,8 +245,7 @@ class Closely(Struct):
             return EXCEEDS
         if self.asked < CLOSE_ESTIMATES:
             self.asked += 1
-            device = self.estimator.full(job).device
-            verdict = device.verdict if device is not None else "unknown"
+            verdict = self.estimator.verdict(job) or "unknown"
             if verdict != "fits" and high <= limit:
                 self.times = max(self.times, limit / high * (1 + 1e-9))
             return {"fits": FITS, "fits-if": FITS, "at-risk": AT_RISK, "exceeds": EXCEEDS}.get(verdict)

@@ -35,6 +35,10 @@ class SeenEstimator(Estimator):
         return self.own is not None and self.decides(self.own)
 
     @property
+    def by_laws(self) -> bool:
+        return self.kept is None
+
+    @property
     def doubted(self) -> bool:
         kept = self.kept
         return kept is not None and self.speaks and (not kept.trusted or bool(kept.run.doubts_on(self.gpu)))

@@ -71,6 +71,7 @@ from preflight.program.own_modules import own_module_bindings
 from preflight.program.own_transformer import handwritten_bindings, resemblance
 from preflight.program.passes import sequence_bindings
 from preflight.program.precision import autocast_binding, weights_dtype
+from preflight.program.remote_code import remote_code_bindings
 from preflight.program.remote_resources import resource_bindings
 from preflight.program.resuming import resume_bindings
 from preflight.program.runs import in_turns, runs_of
@@ -217,6 +218,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
         *sequence_bindings(calls, project),
         *models,
         *frozen_bindings(calls, project),
+        *remote_code_bindings(calls),
         *image_bindings(calls, project),
         *switch_bindings(paths, project),
         *device_bindings(calls, project),

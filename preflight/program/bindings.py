@@ -129,7 +129,7 @@ def settled(bindings: Sequence[Binding]) -> list[Binding]:
                 rivals = [*rivals, (open_, alone)] if open_ else [(open_, alone)]
             binding = replace(binding, expr=_within_budget(expr))
             if _OTHERWISE in names(binding.expr):
-                whole = _within_budget(simplified(substitute(binding.expr, {_OTHERWISE: winner})))
+                whole = _within_budget(pruned(substitute(binding.expr, {_OTHERWISE: winner})))
                 binding = replace(binding, expr=whole, perhaps=binding.perhaps or doubtful)
                 if found and found[-1].field == field and found[-1].rank == binding.rank:
                     found.pop()  # it lives on inside this one
@@ -197,6 +197,59 @@ def _chosen(undecided: Expr, one: Expr, other: Expr) -> Expr:
 def _has_otherwise(expr: Expr) -> TypeGuard[Op]:
     """Whether an opened expression has conditions that the program's parameters decide."""
     return isinstance(expr, Op) and expr.operator == "if" and expr.operands[2] == Ref(_OTHERWISE)
+
+
+_Known: TypeAlias = "tuple[tuple[Expr, bool], ...]"
+"""Conditions that a path has decided, and how."""
+
+
+def pruned(expr: Expr, known: _Known = ()) -> Expr:
+    """The expression without branches that no path reaches: under `if c`, another `c` is true. Calls under the same few
+    conditions would each double what the calls before them say."""
+    if not (isinstance(expr, Op) and expr.operator == "if"):
+        return expr
+    condition, yes, no = expr.operands
+    decided = _decided(condition, known)
+    if decided is not None:
+        return pruned(yes if decided else no, known)
+    found = tuple(pruned(part, (*known, *_told(condition, holds))) for part, holds in ((yes, True), (no, False)))
+    if all(new is old for new, old in zip(found, (yes, no), strict=True)):
+        return simplified(expr)
+    return simplified(Op("if", (condition, *found), expr.origin))
+
+
+def _decided(condition: Expr, known: _Known) -> bool | None:
+    """Whether a condition holds where others are known to hold or not; None if they do not say."""
+    plain, holds = _plain(condition)
+    whole = next((truth for one, truth in known if same(one, plain)), None)
+    if whole is None and isinstance(plain, Op) and plain.operator in ("and", "or"):
+        parts = [_decided(part, known) for part in plain.operands]
+        ends = plain.operator == "or"
+        whole = ends if ends in parts else None if None in parts else not ends
+    return None if whole is None else whole == holds
+
+
+def _told(condition: Expr, holds: bool) -> _Known:
+    """What is known where a condition holds, or does not."""
+    plain, positive = _plain(condition)
+    truth = positive == holds
+    if isinstance(plain, Op) and plain.operator == ("and" if truth else "or"):
+        return ((plain, truth), *(one for part in plain.operands for one in _told(part, truth)))
+    return ((plain, truth),)
+
+
+def _plain(condition: Expr) -> tuple[Expr, bool]:
+    """A condition without its negations, and whether it stands for itself: `x is not None` is `not (x is None)`."""
+    holds = True
+    while isinstance(condition, Op) and condition.operator in _NEGATED:
+        whole = _NEGATED[condition.operator]
+        condition = Op(whole, condition.operands, condition.origin) if whole else condition.operands[0]
+        holds = not holds
+    return condition, holds
+
+
+_NEGATED = {"not": "", "is not": "is", "not in": "in", "!=": "=="}
+"""Operators that negate another one, or their operand."""
 
 
 def simplified(expr: Expr) -> Expr:

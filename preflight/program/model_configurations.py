@@ -58,7 +58,7 @@ def configuration(config: object, records: Sequence[CallRecord]) -> list[Binding
         unread = Const(Unknown(reason, Cause.not_read), made.origin)
         return [Binding("model.architecture", unread, Rank.literal, made.origin)]
     found = [bind("model.architecture", Const(table()["model_types"].get(kind, kind.lower()), made.origin))]
-    given = [*made.kwargs.items(), *_set_later(config, records)]
+    given = [*made.kwargs.items(), *set_later(config, records)]
     return [*found, *(bind(f"model.config.{key}", expr) for key, expr in given if is_dimension(expr))]
 
 
@@ -68,7 +68,7 @@ def changes(config: object, records: Sequence[CallRecord]) -> list[Binding]:
     if made is None or made.method != "from_pretrained":
         return []
     given = {key: expr for key, expr in made.kwargs.items() if key != "pretrained_model_name_or_path"}
-    later = dict(_set_later(config, records))
+    later = dict(set_later(config, records))
     found = {key: expr for key, expr in {**given, **later}.items() if _sizes(key, expr)}
     bindings = [bind(f"model.config.{key}", expr, Rank.literal) for key, expr in found.items()]
     if _HEADS & set(later) and "head_dim" not in found:
@@ -80,7 +80,7 @@ def changes(config: object, records: Sequence[CallRecord]) -> list[Binding]:
     return bindings
 
 
-def _set_later(config: object, records: Sequence[CallRecord]) -> Iterator[tuple[str, Expr]]:
+def set_later(config: object, records: Sequence[CallRecord]) -> Iterator[tuple[str, Expr]]:
     """`config.hidden_size = 64`, `config.update({"hidden_size": 64})`."""
     if not isinstance(config, Instance):
         return

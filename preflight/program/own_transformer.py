@@ -24,7 +24,7 @@ from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, 
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.reading import Binding, Fact, Rank
-from preflight.vocabulary.values import Const, Expr, Op, Origin
+from preflight.vocabulary.values import Const, Expr, Op, Origin, Value
 
 _KEYS = {
     "gpt2": {"vocab_size": "vocab_size", "hidden_size": "n_embd", "num_hidden_layers": "n_layer",
@@ -50,6 +50,14 @@ FEED_FORWARD = 2048
 """torch.nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward=2048)."""
 
 
+_DROPPED = ("resid_pdrop", "embd_pdrop", "attn_pdrop")
+"""The probabilities of dropout in the configuration of a GPT-2."""
+_DROPOUT, _OF_A_LAYER = 0.5, 0.1
+"""torch.nn.Dropout(p=0.5), torch.nn.TransformerEncoderLayer(dropout=0.1); torch.nn.MultiheadAttention has none."""
+_ACTIVATION = re.compile(r"\b(?:nn|F|functional)\.(gelu|relu|silu)\(", re.IGNORECASE)
+"""An activation of one kernel. A GPT-2 writes its own out, which leaves five tensors more in each layer."""
+
+
 class _Found(Struct):
     """Dimensions by their Hugging Face names, and the kind of transformer."""
 
@@ -57,6 +65,8 @@ class _Found(Struct):
     attention: bool = False
     text: str = ""
     head: Expr | None = None
+    dropouts: list[Expr] = field(default_factory=list)
+    """The probabilities of dropout in the layers of torch.nn."""
 
 
 def handwritten_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
@@ -195,11 +205,15 @@ def _layers(records: Sequence[CallRecord], found: _Found, project: Project) -> N
             _set(found, "hidden_size", record.argument("d_model", 0))
             _set(found, "num_attention_heads", record.argument("nhead", 1))
             _set(found, "intermediate_size", record.argument("dim_feedforward", 2) or Const(FEED_FORWARD))
+            found.dropouts.append(record.argument("dropout", 3) or Const(_OF_A_LAYER))
         elif record.method in ("TransformerEncoder", "TransformerDecoder"):
             _set(found, "num_hidden_layers", record.argument("num_layers", 1))
         elif record.method == "MultiheadAttention":
             found.attention = True
             _set(found, "num_attention_heads", record.argument("num_heads", 1))
+            found.dropouts.append(record.argument("dropout", 2) or Const(0.0))
+        elif record.method == "Dropout":
+            found.dropouts.append(record.argument("p", 0) or Const(_DROPOUT))
         elif record.method == "Linear" and words(" ".join(targets(record, project))) & _HEADS:
             found.head = record.argument("out_features", 1)
 
@@ -253,11 +267,25 @@ def _bindings(found: _Found, place: Origin) -> list[Binding]:
     if "intermediate_size" not in dimensions and architecture == "bert":
         wide: Expr = fold(Op("*", (Const(4), dimensions["hidden_size"])))
         bindings.append(bind("model.config.intermediate_size", wide, Rank.default))
+    if architecture == "gpt2":
+        bindings += [bind(f"model.config.{key}", Const(value), Rank.read, place) for key, value in _kept(found).items()]
     tied = _is_tied(found.text)
     bindings.append(bind("model.config.tie_word_embeddings", Const(tied), Rank.read, place))
     if "max_position_embeddings" in dimensions:
         bindings.append(bind("train.seq_len", dimensions["max_position_embeddings"], Rank.default))
     return bindings
+
+
+def _kept(found: _Found) -> dict[str, Value]:
+    """What decides which tensors a layer keeps, where the program differs from a GPT-2: no dropout, and an activation
+    of one kernel."""
+    code = re.sub(r"#.*", "", found.text)
+    none = all(constant(p) == 0 for p in found.dropouts) if found.dropouts else "dropout" not in code.lower()
+    activations = {name.lower() for name in _ACTIVATION.findall(code)}
+    kept: dict[str, Value] = dict.fromkeys(_DROPPED, 0.0) if none else {}
+    if len(activations) == 1:
+        kept["activation_function"] = activations.pop()
+    return kept
 
 
 def _is_tied(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from preflight.program.bindings import bind, constant, first_origin, fold, is_constant, under, when
+from preflight.program.bindings import bind, constant, decides, first_origin, fold, is_constant, pruned, under, when
 from preflight.program.call_site import evaluates, is_module, names_of, words
 from preflight.program.loops import is_forward
 from preflight.python.objects import CallRecord, Instance, alternatives
@@ -99,9 +99,12 @@ def weights_dtype(records: Sequence[CallRecord]) -> Expr | None:
     for record in records:
         converted = _converted(record)
         if converted is not None:
-            for condition in record.conditions:
+            sure = tuple(one for one in record.conditions if decides(one))
+            unsure = [one for one in record.conditions if not decides(one)]
+            tests = [sure[0] if len(sure) == 1 else Op("and", sure, first_origin(*sure)), *unsure] if sure else unsure
+            for condition in tests:
                 converted = when(condition, converted, found or Const(None))
-            found = converted
+            found = pruned(converted)
     return found
 
 
@@ -145,4 +148,5 @@ def _is_model(record: CallRecord) -> bool:
                 maker = words(one.made_by.rpartition(".")[2]) if one.cls is None else frozenset()
                 made = "from_pretrained" in one.made_by or bool(maker & {"model", "net", "unet", "create"})
                 return made or is_module(one.cls)
-    return bool(words(record.name.rpartition(".")[0]) & {"model", "net", "network", "unet", "encoder", "backbone"})
+    *_, called = record.name.rpartition(".")[0].removesuffix(".module").split(".")  # model.projector is a part
+    return bool(words(called) & {"model", "net", "network", "unet", "encoder", "backbone"})

@@ -12,7 +12,7 @@ from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import GPU, Outcome, Report, StudyResult
 from preflight.vocabulary.values import Cause
-from preflight.vocabulary.words import assumed, fits_if, gib, plural, smallest_gpu
+from preflight.vocabulary.words import assumed, doubt, fits_if, gib, plural, smallest_gpu
 
 _ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
 
@@ -140,12 +140,12 @@ def _unknown(outcome: Outcome) -> tuple[list[str], str]:
 
 def _assumed(outcome: Outcome) -> Iterator[str]:
     doubtful, fitting = assumptions(outcome)
-    yield from _first(doubtful, "the need of {} more {} is not plausible")
+    yield from _first(doubtful, "the need of {} more {} is doubtful")
     yield from _first(fitting, "{} more {} fit only if their assumptions hold")
 
 
 def assumptions(outcome: Outcome) -> tuple[list[str], list[str]]:
-    """Doubts about a need that is not plausible, and the assumptions of each study that fits only if they hold."""
+    """Doubts about a need that is too much, and the assumptions of each study that fits only if they hold."""
     fitting: list[str] = []
     doubtful: list[str] = []
     for report, index, result in _numbered(outcome):
@@ -159,7 +159,8 @@ def assumptions(outcome: Outcome) -> tuple[list[str], list[str]]:
         elif found.device is not None and found.device.assumptions and found.device.verdict == "at-risk":
             if any(one.study == index and one.rule == "gpu-memory-exceeded" for one in report.findings):
                 continue
-            doubtful.append(f"the need of {name} is not plausible: {assumed(found.device.assumptions)}")
+            said = found.device.assumptions
+            doubtful.append(f"the need of {name} {doubt(said)}: {assumed(said)}")
         if found.verdict != "fits-if" and found.host is not None and found.host.verdict == "fits-if":
             fitting.append(f"the host memory of {name} {fits_if(found.host.assumptions)}")
     return doubtful, fitting

@@ -17,6 +17,8 @@ Verdict = Literal["fits", "fits-if", "at-risk", "exceeds", "unknown"]
 ORDER: tuple[Verdict, ...] = ("unknown", "fits", "fits-if", "at-risk", "exceeds")
 """Verdicts from the one that says nothing to the worst."""
 
+FITTING: tuple[Verdict, ...] = ("fits", "fits-if")
+
 DEVICE_PARTS = (
     "weights", "gradients", "optimizer", "activations", "logits", "temporary", "allocator", "context",
 )  # fmt: skip
@@ -101,7 +103,7 @@ class DeviceEstimate(Struct, frozen=True, eq=False, dict=True):
     @property
     def fitting(self) -> bool:
         """Whether it fits as it is estimated, whatever that stands on."""
-        return self.verdict in ("fits", "fits-if")
+        return self.verdict in FITTING
 
     @cached_property
     def largest_batch_size(self) -> int | None:
@@ -140,7 +142,7 @@ class HostEstimate(Struct, frozen=True):
     @property
     def fitting(self) -> bool:
         """Whether it fits as it is estimated, whatever that stands on."""
-        return self.verdict in ("fits", "fits-if")
+        return self.verdict in FITTING
 
     @property
     def limited_by_node(self) -> bool:

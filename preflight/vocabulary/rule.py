@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypeVar
 
-from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
+from preflight.vocabulary.estimates import FITTING, DeviceEstimate, Estimates, HostEstimate, Interval, Verdict
 from preflight.vocabulary.findings import (
     Confidence,
     Finding,
@@ -82,14 +82,16 @@ class Case(Struct, Generic[O_co], frozen=True):
     may_fit: Callable[[Job], bool | None] = lambda job: None
     """Whether the GPU holds any other Job, without a full estimate: False is certain, True is likely, None is not
     known."""
-    as_estimated: Callable[[Job], Estimates] | None = None
-    """Estimates without what their verdicts stand on, which takes replays of its own."""
+    verdict: Callable[[Job], Verdict | None] | None = None
+    """The device's verdict as it is estimated. What it stands on, and the figures, take replays of their own."""
     unsure: Callable[[], tuple[Assumption, ...]] = lambda: ()
     """The fields of the worst job that are not known well and that its need of GPU memory depends on."""
 
     def fits(self, job: Job) -> bool:
         """Whether the GPU holds any other Job as it is estimated, whatever the estimate stands on."""
-        found = (self.as_estimated or self.estimate)(job).device
+        if self.verdict is not None:
+            return self.verdict(job) in FITTING
+        found = self.estimate(job).device
         return found is not None and found.fitting
 
     @property

@@ -111,6 +111,16 @@ def fits_if(assumptions: Sequence[Assumption], most: int = SHOWN) -> str:
     return f"fits if {assumed(assumptions, most, 'allows it')}"
 
 
+def doubt(assumptions: Sequence[Assumption]) -> str:
+    """What is doubted of a need that is too much: the value of a field, or the model that stands for the program's."""
+    return "is that of a similar model" if resembles(assumptions) else "is not plausible"
+
+
+def resembles(assumptions: Sequence[Assumption]) -> bool:
+    """Whether an estimate is that of a family that the program's own model only resembles."""
+    return any(one.field == "model.architecture" for one in assumptions)
+
+
 def assumed(assumptions: Sequence[Assumption], most: int = SHOWN, unknown: str = "not known") -> str:
     """Assumptions in words, those of one reason together:
     "train.batch_size = 8 (only the name of the setting bs suggests it)". `unknown`: the words after a field without a

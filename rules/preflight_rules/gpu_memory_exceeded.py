@@ -7,8 +7,8 @@ from preflight_rules.shared import remedies
 from preflight_rules.shared.gpu import (
     doubted,
     gpu_finding,
+    is_doubted,
     logits_fill,
-    not_plausible,
     proposals_of,
     states_alone,
 )
@@ -31,7 +31,8 @@ class GpuMemoryExceeded(Rule):
 
     A need that no GPU has, of a job that would fit with a small batch or a short length, is a warning. Probably the
     value is not what one GPU gets at a time, but a global batch, say, or a length in characters. The message names the
-    field.
+    field. The need of a model that the program builds itself, and that is estimated as the family it resembles, is a
+    warning as well, and only where its whole interval is above the GPU.
 
     The first fix is a smaller micro-batch with more accumulation steps, so that their product stays the same. It is
     safe if the run stays the same. It is unsafe, and the finding says why, if the model has batch normalisation, the
@@ -76,7 +77,7 @@ class GpuMemoryExceeded(Rule):
         device = device_of(case)
         if device is None or several(case):
             return
-        if not_plausible(device):
+        if is_doubted(device):
             yield doubted(self, case, device)
         if device.verdict != "exceeds" or states_alone(case, device):
             return

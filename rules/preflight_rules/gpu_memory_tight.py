@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from preflight.api import Case, Example, Finding, Rule, device_of, several
 from preflight_rules.shared import remedies
-from preflight_rules.shared.gpu import gpu_finding, not_plausible
+from preflight_rules.shared.gpu import gpu_finding, is_doubted
 from preflight_rules.shared.programs import DELETES, FRAGMENTED, KEEPS, LOOP
 
 
@@ -46,6 +46,6 @@ class GpuMemoryTight(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         device = device_of(case)
-        if device is None or device.verdict != "at-risk" or not_plausible(device) or several(case):
+        if device is None or device.verdict != "at-risk" or is_doubted(device) or several(case):
             return
         yield gpu_finding(self, case, device, remedies.device_proposals(case), "may not fit")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from preflight.program.bindings import bind, settled, under
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.program.bindings import bind, pruned, settled, under
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, evaluate
 
 CALLS = 14
@@ -49,3 +53,30 @@ def test_a_value_of_very_many_parts_is_unknown() -> None:
     assert isinstance(found.expr, Const)
     assert isinstance(found.expr.value, Unknown)
     assert found.expr.value.cause is Cause.budget
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        Op("in", (Ref("bits"), Const((4, 8)))),
+        Op("is", (Ref("tower"), Const(None))),
+        Op("and", (Ref("wanted"), Op("is not", (Ref("tower"), Const(None))))),
+        Op("not", (Op("or", (Ref("wanted"), Ref("bits"))),)),
+    ],
+)
+def test_branches_that_no_path_reaches_are_left_out(condition: Op) -> None:
+    """Calls under one condition, and others under its opposite, say no more than two of them."""
+    expr: Expr = Const(0)
+    for number in range(20):
+        expr = pruned(Op("if", (condition, Const(number), Op("if", (Op("not", (condition,)), expr, Const(-1))))))
+    assert size(expr) < 20
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 9)), max_size=8), st.data())
+def test_pruning_changes_no_value(steps: list[tuple[str, bool, int]], data: st.DataObject) -> None:
+    expr: Expr = Const(-1)
+    for name, negated, value in steps:
+        condition: Expr = Op("is not" if negated else "is", (Ref(name), Const(None)))
+        expr = Op("if", (condition, Const(value), Op("if", (Ref("a"), expr, Const(value + 10)))))
+    setting = {name: Const(data.draw(st.sampled_from([None, 0, 1]))) for name in "abc"}
+    assert evaluate(pruned(expr), setting) == evaluate(expr, setting)

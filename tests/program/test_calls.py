@@ -183,6 +183,30 @@ def test_weights_converted_by_hand_are_pure_precision(tmp_path: Path) -> None:
     assert (found["train.precision"], found["train.weights_dtype"]) == ("bf16", "bf16")
 
 
+def test_a_part_converted_by_hand_is_not_the_model(tmp_path: Path) -> None:
+    body = """
+        from transformers import AutoModelForCausalLM
+        model = AutoModelForCausalLM.from_pretrained("gpt2", torch_dtype=torch.float32)
+        model.get_model().projector.to(torch.bfloat16)
+    """
+    assert told(body, tmp_path)["train.weights_dtype"] == "fp32"
+
+
+def test_conversions_under_the_same_conditions_do_not_double_each_other(tmp_path: Path) -> None:
+    lines = [f"        if args.tower and args.bits == {n}:\n            model.to(torch.bfloat16)" for n in range(12)]
+    body = "\n".join([
+        "        import argparse",
+        "        from transformers import AutoModelForCausalLM",
+        "        parser = argparse.ArgumentParser()",
+        '        parser.add_argument("--tower")',
+        '        parser.add_argument("--bits", type=int, default=3)',
+        "        args = parser.parse_args()",
+        '        model = AutoModelForCausalLM.from_pretrained("gpt2", torch_dtype=torch.float32)',
+        *lines,
+    ])  # fmt: skip
+    assert told(body, tmp_path)["train.weights_dtype"] == "fp32"
+
+
 def test_images_converted_by_hand_are_not(tmp_path: Path) -> None:
     assert "train.weights_dtype" not in told("images = torch.zeros(3).half()", tmp_path)
 

@@ -135,3 +135,25 @@ def test_a_model_of_the_hub_wins_over_layers_beside_it(tmp_path: Path) -> None:
     found = told("import transformers\n" + ENCODER + "\nhead = Classifier(10, 8)\n", make, tmp_path)
     assert found["model.name"] == "gpt2"
     assert "model.architecture" not in found
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        ("nn.GELU()", {"activation_function": "gelu", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+        ("nn.Dropout(0.0)", {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+        ("nn.Dropout(0.1)", {}),
+        ("nn.Dropout()", {}),
+        ("nn.Dropout(config.dropout)", {}),
+        ("nn.TransformerEncoderLayer(64, 4)", {}),
+        ("nn.ReLU(), nn.GELU()", {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+    ],
+)
+def test_what_its_layers_keep_is_read_from_them(lines: str, kept: dict[str, object], tmp_path: Path) -> None:
+    """Dropout has a mask, and an activation that is written out leaves what one kernel does not."""
+    layer = f"self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False); self.more = [{lines}]"
+    classes = CONFIG.replace("self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)", layer)
+    read = read_program(USE.format(classes=classes, make="GPT(GPTConfig())"), tmp_path)
+    names = ("activation_function", "resid_pdrop", "embd_pdrop", "attn_pdrop")
+    found = {key: value for name, value in values(read).items() if (key := name.rpartition(".")[2]) in names}
+    assert found == kept

@@ -42,18 +42,22 @@ UNKNOWN_CONTEXT = (round(0.09 * 2**30), round(0.34 * 2**30), round(0.75 * 2**30)
 out-of-memory messages (docs/results/accuracy.md, "context")."""
 
 
-def estimate(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> DeviceEstimate | Unknown:
+def estimate(
+    job: Job, gpu: Gpu | None, tracing: Tracing = TRACE, verdict_alone: bool = False
+) -> DeviceEstimate | Unknown:
     """One GPU's memory over the phases of a job, or why it cannot be known.
 
     `gpu` None: the capacity is the job's `machine.gpu_memory` where stated, else the verdict is "unknown".
-    `tracing`: whether models that no shipped law knows are traced.
+    `tracing`: whether models that no shipped law knows are traced. `verdict_alone`: the verdict is right, the reserved
+    bytes may be too low (see `_full`).
     """
     prepared = prepare(job, gpu, True, tracing)
     if isinstance(prepared, Unknown):
-        return _without_a_law(job, prepared, gpu, tracing)
+        return _without_a_law(job, prepared, gpu, tracing, verdict_alone)
     try:
         found = fullest(
-            [_full(one) for one in (prepared, *prepared.peers)], [_full(one) for one in prepared.alternatives]
+            [_full(one, verdict_alone) for one in (prepared, *prepared.peers)],
+            [_full(one, verdict_alone) for one in prepared.alternatives],
         )
         return _in_samples(job, found)
     except NotRegular as error:
@@ -75,17 +79,20 @@ def _in_samples(job: Job, found: DeviceEstimate) -> DeviceEstimate:
     return replace(found, find_largest_batch=largest)
 
 
-def _without_a_law(job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing) -> DeviceEstimate | Unknown:
+def _without_a_law(
+    job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing, verdict_alone: bool
+) -> DeviceEstimate | Unknown:
     """The estimate of a job that has no law because a setting is not known: over all values of the setting, else a
     lower bound."""
-    found = over_candidates(job, reason, lambda one: estimate(one, gpu, tracing))
+    estimated = partial(estimate, gpu=gpu, tracing=tracing, verdict_alone=verdict_alone)
+    found = over_candidates(job, reason, estimated)
     if not isinstance(found, Unknown):
         return found
     space = room(job, gpu)
     states = lower_bound(job, space, found)
     if space[0] is None or (not isinstance(states, Unknown) and states.verdict == "exceeds"):
         return states
-    return at_least(job, found, lambda one: estimate(one, gpu, tracing)) or states
+    return at_least(job, found, partial(estimated, verdict_alone=True)) or states  # a full card keeps nothing cached
 
 
 def tensors_on_processor(job: Job, tracing: Tracing) -> tuple[int, int] | Unknown:
@@ -122,7 +129,9 @@ def may_fit(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> bool | None:
         return False
 
 
-def _full(prepared: PreparedJob) -> DeviceEstimate:
+def _full(prepared: PreparedJob, verdict_alone: bool = False) -> DeviceEstimate:
+    """`verdict_alone`: batches of other lengths are not replayed. What they leave cached is given back before memory
+    runs out, so it raises the figures up to the capacity and moves no verdict."""
     job, beside = prepared.job, phases_beside(prepared)
     capacity, context = room_of(prepared)
     limit = capacity - context.expected if capacity else None
@@ -137,7 +146,7 @@ def _full(prepared: PreparedJob) -> DeviceEstimate:
     steady = reserved = around(found)
     again = Again(
         lambda one, earlier: around(replayed(one, beside, limit, earlier=earlier)),
-        None if capacity is None else capacity - trials * context.high,
+        None if capacity is None or verdict_alone else capacity - trials * context.high,
     )
     for effect in EFFECTS:
         reserved = effect.reserved(prepared, reserved, again)
@@ -259,7 +268,8 @@ def _fits(prepared: PreparedJob, batch: int) -> bool:
     one = prepare(job, prepared.gpu, tracing=prepared.tracing)
     if isinstance(one, Unknown):
         return False
-    found = fullest([_full(each) for each in (one, *one.peers)], [_full(each) for each in one.alternatives])
+    same, others = ([_full(each, True) for each in some] for some in ((one, *one.peers), one.alternatives))
+    found = fullest(same, others)
     return found.verdict == "fits"
 
 

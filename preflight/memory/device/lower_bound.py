@@ -11,6 +11,7 @@ from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel import kept, layouts
 from preflight.memory.device.parallel.group import cuts_weights, parts_not_known
 from preflight.memory.device.parallel.layout import ShardLayout
+from preflight.memory.device.parallel.zero import MASTER
 from preflight.memory.device.workloads.registry import kind_of
 from preflight.vocabulary.estimates import DeviceEstimate, Interval, Verdict
 from preflight.vocabulary.job import Job
@@ -68,15 +69,19 @@ def _bound(
     adapted = job.train.peft.method not in (None, "none") or bool(job.train.frozen)
     halved = precision in ("bf16", "fp16") or (adapted and _casts_frozen(job))
     size = 2 if "16" in (job.train.weights_dtype or (precision if halved else "")) else 4
+    updated = size
+    if layout.scheme.startswith("zero") and "16" in precision:  # DeepSpeed's engine casts the model, and updates a copy
+        size, updated = 2, MASTER if size == MASTER else size
     each = quantization.least(job.train.quantization, size)
-    optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, size)])
+    optimizer = step(job.train.optimizer or "sgd", job.train.optimizer_impl or "fused", [(count, updated)])
+    copied = count * MASTER if updated > size else 0
     weights, gradients, states_kept = kept(layout)
     # An optimizer that is not known may step during the backward pass, and keep neither gradients nor states.
     alone = adapted or optimizer is None
     parts = {
         "weights": round(count * each * weights),
         "gradients": 0 if alone or job.train.optimizer_in_backward else round(count * size * gradients),
-        "optimizer": 0 if adapted or optimizer is None else round(sum(optimizer.states) * states_kept),
+        "optimizer": 0 if adapted or optimizer is None else round((sum(optimizer.states) + copied) * states_kept),
     }
     whole = round(count * each / (layout.tensor * layout.pipeline))
     cut_late = layout.cut_late and whole > sum(parts.values())

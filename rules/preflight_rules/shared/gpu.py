@@ -16,10 +16,12 @@ from preflight.api import (
     assumed,
     batch_text,
     describe,
+    doubt,
     gib,
     gpu_name,
     model_name,
     related_of,
+    resembles,
     steady_states,
     sum_of,
     with_fields,
@@ -151,15 +153,21 @@ def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple
     )
 
 
-def not_plausible(device: DeviceEstimate) -> bool:
-    """Whether a need is larger than any GPU and would be far smaller with another value of one field."""
+def is_doubted(device: DeviceEstimate) -> bool:
+    """Whether a need is too much with a value that is doubted: one that makes it larger than any GPU, or a model that
+    stands for the program's own."""
     return device.verdict == "at-risk" and bool(device.assumptions)
 
 
 def doubted(rule: Rule, case: Case, device: DeviceEstimate) -> Finding:
-    """A need that is not plausible, with the field that causes it. No fix is proposed, because the value is doubted."""
+    """A need that is doubted, with the field that causes it. No fix is proposed, because the value is not certain."""
     fields = tuple(one.field for one in device.assumptions)
-    need = f"the need of {gib(device.process.expected)} is not plausible"
+    need = f"the need of {gib(device.process.expected)} {doubt(device.assumptions)}"
+    if resembles(device.assumptions):
+        label, advice = "an own class", "a dry run of the program tells its own need: preflight dry-run -- COMMAND"
+    else:
+        label = "is this what one GPU gets at a time?"
+        advice = f"state what one GPU gets at a time: --set {fields[0]}=VALUE"
     return rule.finding(
         f"{need}: {assumed(device.assumptions)} ({describe(case.job)})",
         case.origin(*fields) or blame(case, device),
@@ -167,9 +175,9 @@ def doubted(rule: Rule, case: Case, device: DeviceEstimate) -> Finding:
         Confidence.low,
         estimate=device,
         settings=fields,
-        label="is this what one GPU gets at a time?",
+        label=label,
         notes=evidence(case, device),
-        help=(f"state what one GPU gets at a time: --set {fields[0]}=VALUE",),
+        help=(advice,),
     )
 
 

@@ -115,3 +115,17 @@ def test_a_model_that_is_cut_on_the_gpu_is_whole_there_first(flag: bool | None, 
     assert isinstance(found, DeviceEstimate)
     assert (found.verdict == "exceeds", found.phase) == (exceeds, "load")
     assert found.breakdown["weights"] == pytest.approx(2 * 6.74e9 * (1 if exceeds else 1 / 8), rel=0.01)
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
+def test_deepspeed_updates_a_copy_and_keeps_the_weights_in_16_bits(strategy: str) -> None:
+    """The bound of the states is no higher than the estimate of the whole job, and near to it where nothing else is."""
+    ranks = {"parallel.strategy": strategy, "parallel.gpus_per_node": 4, "parallel.ranks_per_node": 4}
+    fields = {**ranks, "train.precision": "fp16-mixed", "train.optimizer": "adamw"}
+    bound = job(8, **{"train.seq_len": None, **fields})
+    whole = job(8, **{"train.seq_len": 16, **fields})
+    assert isinstance(bound, DeviceEstimate)
+    assert isinstance(whole, DeviceEstimate)
+    assert bound.lower_bound
+    kept = sum(whole.breakdown[part] for part in ("weights", "gradients", "optimizer"))
+    assert 0.9 * kept < bound.requested.expected <= 1.001 * kept

@@ -77,4 +77,5 @@ def unusual(family: Family, config: Mapping[str, Any]) -> dict[str, object]:
     given = config.get(key)
     if not isinstance(given, str) or key in family.structure:
         return {}
-    return {key: given} if KINDS.get(given, given) != KINDS.get(usual, usual) else {}
+    kind = KINDS.get(given, given)
+    return {key: kind} if kind != KINDS.get(usual, usual) else {}
