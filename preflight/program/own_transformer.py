@@ -63,6 +63,8 @@ class _Found(Struct):
 
     dimensions: dict[str, Expr] = field(default_factory=dict)
     attention: bool = False
+    length: Expr | None = None
+    """The length of its samples: that of its block, or of its learnt positions."""
     text: str = ""
     head: Expr | None = None
     dropouts: list[Expr] = field(default_factory=list)
@@ -79,7 +81,7 @@ def handwritten_bindings(records: Sequence[CallRecord], project: Project) -> lis
     for record in classes:
         if record in modules or _is_configuration(record):
             for name, expr in _named(record):
-                _take(found.dimensions, name, expr)
+                _take(found, name, expr)
     _layers(records, found, project)
     found.attention = found.attention or any(name in found.text for name in _ATTENTION) or "softmax" in found.text
     if not found.attention or any(key not in found.dimensions for key in _NEEDED):
@@ -180,13 +182,14 @@ def _defaults(cls: ClassValue) -> Iterator[tuple[str, Expr]]:
                 yield argument.arg, Const(default.value, owner.module.origin(default))
 
 
-def _take(dimensions: dict[str, Expr], name: str, expr: Expr) -> None:
+def _take(found: _Found, name: str, expr: Expr) -> None:
     """Keep an argument that names a dimension; an earlier one (the outermost module's) wins."""
     if is_unknown(expr) or isinstance(constant(expr), (str, bool)) or constant(expr) is None:
         return
-    plain = name.rpartition(".")[2].lstrip("_")
+    plain, dimensions = name.rpartition(".")[2].lstrip("_"), found.dimensions
     if plain in _LENGTHS:
         dimensions.setdefault("max_position_embeddings", expr)
+        found.length = found.length or expr
     known = field_for(plain)
     if known is not None and known.startswith("model.config."):
         key = known.removeprefix("model.config.")
@@ -222,6 +225,7 @@ def _embedding(record: CallRecord, found: _Found, project: Project) -> None:
     said = words(" ".join(targets(record, project)))
     if said & {"pos", "position", "positional", "positions", "wpe"}:
         _set(found, "max_position_embeddings", record.argument("num_embeddings", 0))
+        found.length = found.dimensions.get("max_position_embeddings")
     elif not said & {"segment", "type", "time", "label"}:
         _set(found, "vocab_size", record.argument("num_embeddings", 0))
         _set(found, "hidden_size", record.argument("embedding_dim", 1))
@@ -271,8 +275,8 @@ def _bindings(found: _Found, place: Origin) -> list[Binding]:
         bindings += [bind(f"model.config.{key}", Const(value), Rank.read, place) for key, value in _kept(found).items()]
     tied = _is_tied(found.text)
     bindings.append(bind("model.config.tie_word_embeddings", Const(tied), Rank.read, place))
-    if "max_position_embeddings" in dimensions:
-        bindings.append(bind("train.seq_len", dimensions["max_position_embeddings"], Rank.default))
+    if found.length is not None:  # rotary positions are computed for more than anyone trains with
+        bindings.append(bind("train.seq_len", found.length, Rank.default))
     return bindings
 
 

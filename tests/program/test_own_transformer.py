@@ -157,3 +157,14 @@ def test_what_its_layers_keep_is_read_from_them(lines: str, kept: dict[str, obje
     names = ("activation_function", "resid_pdrop", "embd_pdrop", "attn_pdrop")
     found = {key: value for name, value in values(read).items() if (key := name.rpartition(".")[2]) in names}
     assert found == kept
+
+
+def test_rotary_positions_are_no_length(tmp_path: Path) -> None:
+    """They are computed for more tokens than anyone trains with."""
+    rotary = CONFIG.replace("block_size", "max_position_embeddings")
+    learnt = values(read_program(USE.format(classes=rotary, make="GPT(GPTConfig())"), tmp_path))
+    assert learnt["train.seq_len"] == 32
+    alone = rotary.replace("        self.wpe = nn.Embedding(config.max_position_embeddings, config.n_embd)\n", "")
+    found = values(read_program(USE.format(classes=alone, make="GPT(GPTConfig())"), tmp_path))
+    assert found["model.config.n_positions"] == 32
+    assert "train.seq_len" not in found

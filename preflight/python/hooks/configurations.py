@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from preflight.python.classes import dataclass_fields, field_default
@@ -163,12 +164,15 @@ def compose(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return Config("", "hydra", origin=record.origin)
 
 
+_PI = Const(math.pi)
+
 LIBRARY_VALUES: Mapping[str, LibraryValue] = {
+    **dict.fromkeys(("math.pi", "numpy.pi", "torch.pi"), lambda ev: _PI),
     "wandb.config": wandb_config,
     "wandb.run.config": wandb_config,
     "absl.flags.FLAGS": lambda ev: Config("", "argparse"),
 }
-"""Attributes of libraries that hold a configuration object."""
+"""Attributes of libraries whose value is known, or that hold a configuration object."""
 
 HOOKS: Mapping[str, Hook] = {
     "wandb.init": wandb_init, "wandb.agent": wandb_agent,
