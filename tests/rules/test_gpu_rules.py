@@ -232,3 +232,14 @@ def test_states_alone_never_advise_a_smaller_batch() -> None:
     assert "no smaller batch helps" in finding.message
     assert not any(c.field == "train.batch_size" for p in finding.proposals for c in p.changes)
     assert not any("smaller batch" in line for line in finding.help)
+
+
+def test_a_need_that_is_likely_to_fit_is_a_remark() -> None:
+    """From a GPU that is too small to one with room: an error, a warning, a remark, nothing."""
+    said: list[Severity | None] = []
+    for tenths in range(80, 140):
+        [*found] = all_findings(case(FITS, device=Device(capacity=tenths * GIB // 10)), *RULES)
+        severity = found[0].severity if found else None
+        if not said or said[-1] is not severity:
+            said.append(severity)
+    assert said == [Severity.error, Severity.warning, Severity.info, None]

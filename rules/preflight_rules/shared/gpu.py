@@ -83,9 +83,12 @@ def _advice(case: Case, device: DeviceEstimate) -> tuple[str, ...]:
             advice.append("the logits of the whole set stay on the GPU: eval_accumulation_steps moves them to the host")
         return tuple(advice)
     if device.largest_batch_size == 0:
-        advice.append("not even a batch of 1 fits")
+        advice.append(
+            "not even a batch of 1 fits" if device.verdict == "exceeds" else "a batch of 1 may not fit either"
+        )
     elif device.largest_batch_size is not None:
-        advice.append(f"the largest batch that fits is {device.largest_batch_size}")
+        surely = "" if device.verdict == "exceeds" else " surely"
+        advice.append(f"the largest batch that{surely} fits is {device.largest_batch_size}")
     hazard = accumulation_hazard(case)
     if hazard:
         advice.append(f"more accumulation steps would change the run: {hazard}")
