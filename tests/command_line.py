@@ -45,7 +45,9 @@ parameters:
 """
 
 
-def estimate(job: Job, gpu: Gpu | None = None, tracing: Tracing = TRACE) -> DeviceEstimate | Unknown:
+def estimate(
+    job: Job, gpu: Gpu | None = None, tracing: Tracing = TRACE, verdict_alone: bool = False
+) -> DeviceEstimate | Unknown:
     batch, length = job.train.batch_size, job.train.seq_len
     if batch is None or length is None:
         return Unknown("batch or length is not known")

@@ -397,7 +397,8 @@ class Certainty(Struct, dict=True):
     def _frozen(self, job: Job) -> Iterator[Assumption]:
         """The parts that are trained, if something is frozen and the text does not say what: layers below the first
         trained one keep nothing for backward. Adapters say themselves what is trained."""
-        if "train.frozen" in self.weak and job.train.peft.method in (None, "none"):
+        known = self.weak.get("train.frozen")
+        if known is not None and known.standing is Standing.unknown and job.train.peft.method in (None, "none"):
             yield self._assumption(job, "train.frozen")
 
     def _resembling(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:

@@ -52,8 +52,8 @@ class BatchSizeMismatch(Rule):
 
     DeepSpeed does not start when `train_batch_size` differs from the product of `train_micro_batch_size_per_gpu`,
     `gradient_accumulation_steps` and the number of ranks. The Hugging Face integration also refuses a value that
-    differs from the trainer's own arguments. Other tools do not check a stated effective batch size, so a wrong one
-    misleads the reader.
+    differs from the trainer's own arguments: an error where the program with the trainer was read, else a warning.
+    Other tools do not check a stated effective batch size, so a wrong one misleads the reader.
 
     There is no fix, because only you know which of the numbers is right.
     """
@@ -136,7 +136,8 @@ def _deepspeed(case: Case, reading: Reading) -> Iterator[BatchMismatch]:
         outside = origin is not None and origin.path != reading.path
         if outside and case.fact("framework") in TRAINERS and _whole(theirs) and theirs != value:
             message = f"{key} is {value} here, but the trainer's own arguments say {theirs}: both must agree"
-            yield BatchMismatch(message, said.origin, True)
+            # a loop of the program's own may take the arguments, and compares nothing
+            yield BatchMismatch(message, said.origin, case.study.program is not None)
             return
     batch = next((fact for fact in reading.facts if fact.name == "stated_batch"), None)
     stated, place = (batch.value, batch.origin) if batch is not None else (None, None)

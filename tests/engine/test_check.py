@@ -306,7 +306,7 @@ def test_both_sides_are_told_what_may_be_traced(monkeypatch: pytest.MonkeyPatch)
     from preflight.vocabulary.values import Unknown
 
     told: list[object] = []
-    monkeypatch.setattr(device, "estimate", lambda job, gpu, tracing: told.append(tracing) or Unknown(""))
+    monkeypatch.setattr(device, "estimate", lambda job, gpu, tracing, **_: told.append(tracing) or Unknown(""))
     monkeypatch.setattr(device, "bound", lambda job, gpu, tracing: told.append(tracing))
     monkeypatch.setattr(host, "weights_of", lambda job, parameters, tracing: told.append(tracing))
     for tracing in (Tracing(False), Tracing(True, "/usr/bin/python3")):

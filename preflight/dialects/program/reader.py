@@ -19,7 +19,7 @@ from preflight.program.precision import unread_autocast
 from preflight.vocabulary.budgets import PROGRAM_ROUNDS
 from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import Binding, Call, Fact, Link, Parameter, Reading, Word
+from preflight.vocabulary.reading import OPEN_ARGUMENTS, Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Axis, Const, Expr, Unknown
 
@@ -87,6 +87,8 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     links = [*launch_links(call, project), *named, *_hydra(source, evaluator, call, project)]
     unread = [one for link in missing for one in without_file(link.target, link.origin)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
+    if call is None and not axes:
+        facts += _without_its_words(evaluator.calls, parameters)
     heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
     foreign = evaluator.remembered.get(_FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
@@ -295,6 +297,21 @@ def _lightning_cli(
     found, files, given = command_line(words, project, starts, tuple(evaluator.parameters))
     stated = command_line(behind_unread_words(words)[1], project, starts)[0].bindings
     return after_unread_words(words, found.bindings, stated), files, given
+
+
+def _without_its_words(calls: Sequence[CallRecord], parameters: Sequence[Parameter]) -> Iterator[Fact]:
+    """A program that ends without words of its command line, which no file gives, is never run with its defaults alone.
+    HfArgumentParser has demanded --output_dir of TrainingArguments for most releases of transformers."""
+    from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parses_file
+
+    needed = next((one for one in parameters if one.required), None)
+    words = f"no file gives {needed.flags[-1] if needed.flags else needed.name}, which it needs" if needed else ""
+    if not words and any(
+        one.method in ARGUMENT_CLASSES and from_command_line(one) and not parses_file(one) for one in calls
+    ):
+        words = "no file gives its command line"
+    if words:
+        yield Fact(OPEN_ARGUMENTS, words)
 
 
 def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:
