@@ -36,7 +36,7 @@ from preflight.space.constraints import Constraint, Limits, Violation
 from preflight.space.constraints import limits as constraint_limits
 from preflight.space.constraints import parse_all as parse_constraints
 from preflight.space.constraints import violations as broken_constraints
-from preflight.space.jobs import JobMaker
+from preflight.space.jobs import job_maker
 from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.errors import PreflightError, UsageError
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates, HostEstimate, Interval
@@ -137,7 +137,6 @@ __all__ = [
     "HostEstimate",
     "Interval",
     "Job",
-    "JobMaker",
     "KeptBy",
     "Limits",
     "Link",
@@ -197,6 +196,7 @@ __all__ = [
     "gpus_that_fit",
     "has_experts",
     "host_of",
+    "job_maker",
     "job_of",
     "known_model",
     "largest",

@@ -17,7 +17,7 @@ What the worst and the least values are is in `worst_values`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
@@ -166,7 +166,7 @@ class Certainty(Struct, dict=True):
         if found.verdict == "fits":
             assumed = (
                 *self._given(job, GIVEN_GPU),
-                *self._blamed(job, self._device_fits, self.estimator.device_bound),
+                *self._blamed(job, partial(self._device_fits, job), self.estimator.device_bound),
             )
             return replace(found, verdict="fits-if", assumptions=assumed) if assumed else found
         if found.lower_bound:
@@ -293,14 +293,19 @@ class Certainty(Struct, dict=True):
             why = f"no file states it, and the weights of at most {most / 1e9:,.1f} billion parameters fit"
             yield Assumption("model.parameters", None, Standing.unknown, why)
 
-    def _device_fits(self, job: Job) -> bool:
-        bound = self.estimator.device_bound(job)
+    def _device_fits(self, own: Job, job: Job) -> bool:
+        """Whether a job fits that differs from the study's own in values that are not known well. That it is compiled
+        is then no reason for a trace, which takes seconds: the plain step's law has a wider interval."""
+        estimator = self.estimator
+        if job.train.compile and not own.train.compile:
+            estimator = estimator.without_compiled_traces()
+        bound = estimator.device_bound(job)
         capacity = self.estimator.capacity(job)
         if capacity is None:
             return False
         if bound is not None and (bound[1] * blocks(job) <= capacity or bound[0] > CLEARLY * capacity):
             return bound[1] <= capacity
-        return self.estimator.verdict(job) == "fits"
+        return estimator.verdict(job) == "fits"
 
     def _host_fits(self, job: Job) -> bool:
         found = self.estimator.host(job)
@@ -351,17 +356,12 @@ class Certainty(Struct, dict=True):
         return (own.requested.low - own.breakdown.get("weights", 0) // HALF) // HALF <= own.capacity
 
     def _device_exceeds(self, job: Job) -> bool:
-        found = self._shipped.full(job).device
+        found = self.estimator.without_traces().full(job).device
         return found is not None and found.verdict == "exceeds" and not any(self._implausible(job, found))
 
     def _host_exceeds(self, job: Job) -> bool:
-        found = self._shipped.host(job)
+        found = self.estimator.without_traces().host(job)
         return found is not None and found.verdict == "exceeds"
-
-    @cached_property
-    def _shipped(self) -> Estimator:
-        """The same without traces, which would take seconds for a job that nobody wrote."""
-        return self.estimator.without_traces()
 
     def _doubts_of_bound(self, job: Job) -> Iterator[Assumption]:
         """Fields with which states that exceed the GPU might fit: the need is the least that the model takes whole."""

@@ -406,7 +406,8 @@ def again(found: Analysis, project: Project, asked: CheckSetup) -> Analysis:
     studies = list(found.studies)
     for index, result in zip(concerned, part.studies, strict=True):
         studies[index] = result
-    kept = [one for one in found.findings if _elsewhere(one, set(concerned), near)]
+    gone = set(concerned)
+    kept = [one for one in found.findings if _elsewhere(one, gone, near)]
     moved = [one if one.study is None else replace(one, study=concerned[one.study]) for one in part.findings]
     return Analysis(project, tuple(studies), (*kept, *moved), ())
 

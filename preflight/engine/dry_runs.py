@@ -82,6 +82,8 @@ class SavedRuns(Struct, frozen=True, eq=False):
 
     _files: dict[str, Kept | NotSaved] = field(default_factory=dict)
     """What was read of each file."""
+    _listed: dict[str, list[tuple[str, bool]]] = field(default_factory=dict)
+    """Program -> the files that may hold a run of it, and whether each is the user's own."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -93,19 +95,23 @@ class SavedRuns(Struct, frozen=True, eq=False):
         """The runs that may be of a program, by its path. Those of the user are named by it; others have any name."""
         if self.given:
             return list(self.given)
-        own = kept_files.dry_runs()
-        top, home = observed.real(self.root), observed.real(os.path.expanduser("~"))
-        in_tree = own is not None and top != home and observed.real(own).startswith(top + os.sep)
-        names = (*_files(own or "", name_of(program)), *_files(own or "", name_of(_main_of(program))))
-        for path, is_own in [(one, not in_tree) for one in names] + [
-            (one, False) for one in _files(str(self.root / IN_TREE))
-        ]:
+        if program not in self._listed:
+            self._listed[program] = list(self._may_be_of(program))
+        for path, is_own in self._listed[program]:
             if path not in self._files:
                 try:
                     self._files[path] = self._read(path, is_own)
                 except NotSaved as error:
                     self._files[path] = error
         return [one for one in self._files.values() if isinstance(one, Kept)]
+
+    def _may_be_of(self, program: str) -> Iterator[tuple[str, bool]]:
+        own = kept_files.dry_runs()
+        top, home = observed.real(self.root), observed.real(os.path.expanduser("~"))
+        in_tree = own is not None and top != home and observed.real(own).startswith(top + os.sep)
+        for name in (name_of(program), name_of(_main_of(program))):
+            yield from ((path, not in_tree) for path in _files(own or "", name))
+        yield from ((path, False) for path in _files(str(self.root / IN_TREE)))
 
     def _read(self, path: str, is_own: bool) -> Kept:
         """Raises NotSaved."""

@@ -57,6 +57,7 @@ class Estimator(Struct):
     _hosts: dict[tuple[str, bool], HostEstimate | Unknown] = field(default_factory=dict)
     _keys: BoundedCache[str] = field(default_factory=lambda: BoundedCache(256))
     _certain: dict[Hashable, Certain] = field(default_factory=dict)
+    _by_tracing: dict[Tracing, Estimator] = field(default_factory=dict)
 
     def on(self, gpu: Gpu | None) -> Estimator:
         """The same for another card; recorded runs of this one say nothing of it."""
@@ -64,7 +65,20 @@ class Estimator(Struct):
 
     def without_traces(self) -> Estimator:
         """The same, of jobs that need no trace."""
-        return Estimator(self.gpu, replace(self.tracing, allowed=False), self.calibration)
+        return self._traced_as(replace(self.tracing, allowed=False))
+
+    def without_compiled_traces(self) -> Estimator:
+        """The same, with the law of the plain step for what runs under torch.compile."""
+        return self._traced_as(replace(self.tracing, compiled=False))
+
+    def _traced_as(self, tracing: Tracing) -> Estimator:
+        """The same with other traces, made once: all studies share what it estimates."""
+        if tracing not in self._by_tracing:
+            self._by_tracing[tracing] = self._like(tracing)
+        return self._by_tracing[tracing]
+
+    def _like(self, tracing: Tracing) -> Estimator:
+        return Estimator(self.gpu, tracing, self.calibration)
 
     @property
     def doubted(self) -> bool:

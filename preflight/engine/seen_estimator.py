@@ -10,6 +10,7 @@ from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.standing import Assumption, Standing
+from preflight.vocabulary.tracing import Tracing
 
 _DECIDED = tuple(name for name in fields() if name.partition(".")[0] in OF_THE_RUN and name not in FREE)
 
@@ -24,10 +25,8 @@ class SeenEstimator(Estimator):
     def on(self, gpu: Gpu | None) -> SeenEstimator:
         return SeenEstimator(gpu, self.tracing, kept=self.kept, own=self.own)
 
-    def without_traces(self) -> SeenEstimator:
-        return SeenEstimator(
-            self.gpu, replace(self.tracing, allowed=False), self.calibration, kept=self.kept, own=self.own
-        )
+    def _like(self, tracing: Tracing) -> SeenEstimator:
+        return SeenEstimator(self.gpu, tracing, self.calibration, kept=self.kept, own=self.own)
 
     @property
     def speaks(self) -> bool:

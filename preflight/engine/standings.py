@@ -12,6 +12,7 @@ that were not found, words of a command line that no parameter takes, and launch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice, product
 
 from msgspec.structs import replace
@@ -23,7 +24,8 @@ from preflight.memory.device.positions import positions_of, saved_in_fp32
 from preflight.memory.device.resolve import taken_by_law
 from preflight.space.jobs import job_maker
 from preflight.vocabulary.argv import bind
-from preflight.vocabulary.job import Job, build, fields
+from preflight.vocabulary.caches import BoundedCache
+from preflight.vocabulary.job import Job, build, fields, identity
 from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.reading import NOT_SEARCHED, OPEN_ARGUMENTS, Reading
 from preflight.vocabulary.standing import Held, Standing
@@ -170,8 +172,17 @@ def _of_model(axis: Axis) -> bool:
 
 def _taken(job: Job, known: Collection[str], tracing: Tracing) -> dict[str, Held]:
     """Fields that nothing states, and that the law of the model takes a value for."""
-    taken = taken_by_law(job, tracing)
+    if tracing.time is None:  # of no check: what is on this machine may be another model the next time
+        taken = taken_by_law(job, tracing)
+    else:
+        key = tracing, identity(job, _IDENTITIES)
+        taken = _TAKEN.get(tracing.time, key, lambda: taken_by_law(job, tracing))
     return {name: Held(Standing.unknown, why) for name, why in taken.items() if name not in known}
+
+
+_TAKEN: BoundedCache[Mapping[str, str]] = BoundedCache(256)
+"""By the check (its time for traces) and the job: a model is looked up once for all studies that train it alike."""
+_IDENTITIES: BoundedCache[str] = BoundedCache(256)
 
 
 def _lies_in_the_tree(name: str, bound: Bound, held: Held, accepted: Accepted) -> bool:
@@ -386,10 +397,15 @@ def _checked(box: Box) -> Box:
 
 def _positions(box: Box) -> int | None:
     """The positions of the model, where the files state it."""
-    stated: dict[str, object] = {}
+    stated: dict[str, str | int] = {}
     for name, bound in box.fields.items():
         value = evaluate(bound.expr) if name.startswith(MODEL) and bound.standing.holds else None
         if isinstance(value, (str, int)):
             stated[name] = value
-    found = positions_of(build(stated))
+    return _positions_of(tuple(stated.items()))
+
+
+@lru_cache(maxsize=256)
+def _positions_of(stated: tuple[tuple[str, str | int], ...]) -> int | None:
+    found = positions_of(build(dict(stated)))
     return None if found is None else found.usable

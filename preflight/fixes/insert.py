@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from preflight.documents import tree_edits
 from preflight.documents.render import render
 from preflight.frameworks.arguments import document_of
 from preflight.frameworks.table import heads, keywords
+from preflight.vocabulary.caches import CacheKind
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Reading
 from preflight.vocabulary.study import Study
-from preflight.vocabulary.text import Edit
+from preflight.vocabulary.text import CannotEdit, Edit
 from preflight.vocabulary.values import Const, Expr, Op, Origin, Ref, Route, Span, Unknown, Value
 
 if TYPE_CHECKING:
@@ -45,14 +47,12 @@ def insertion(change: Change, study: Study, project: Project) -> tuple[Edit, ...
 
 
 def _keyword(change: Change, study: Study, project: Project) -> tuple[Edit, ...] | None:
-    from preflight.documents.python import parse_python
-
     fact = study.facts.get("framework")
     known = keywords(str(fact.value) if fact is not None else "")
     for path in study.paths:
         if not path.endswith(".py"):
             continue
-        document = parse_python(project.source(path))
+        document = project.remembered.get(_PARSED, partial(_parsed, path, project), path)
         for called, names in known:
             if change.field not in names:
                 continue
@@ -60,8 +60,34 @@ def _keyword(change: Change, study: Study, project: Project) -> tuple[Edit, ...]
             call = _meant(calls, document, study)
             if call is not None:
                 text = render("", change.value, "python")
-                return (document.insert_keyword(call, names[change.field], text),)
+                return (_inserted(document, call, names[change.field], text, project),)
     return None
+
+
+_PARSED: CacheKind[PythonDocument] = CacheKind("a program, parsed for insertions")
+_INSERTED: CacheKind[Edit | CannotEdit] = CacheKind("a keyword that a call gets, or why it gets none")
+
+
+def _parsed(path: str, project: Project) -> PythonDocument:
+    from preflight.documents.python import parse_python
+
+    return parse_python(project.source(path))
+
+
+def _inserted(document: PythonDocument, call: ast.Call, name: str, text: str, project: Project) -> Edit:
+    """The edit, proved once for all launches of the program. Raises CannotEdit."""
+
+    def inserted() -> Edit | CannotEdit:
+        try:
+            return document.insert_keyword(call, name, text)
+        except CannotEdit as error:
+            return error
+
+    place = document.source.path, document.span(call), name, text
+    found = project.remembered.get(_INSERTED, inserted, *place)
+    if isinstance(found, CannotEdit):
+        raise found.with_traceback(None)
+    return found
 
 
 def _name(call: ast.Call) -> str:

@@ -68,6 +68,11 @@ class Launches:
         self._elsewhere: dict[str, tuple[Study, ...]] = {}
         self._readers = readers(found.studies)
         self._started = {result.study.paths[0] for result in found.studies}
+        self._safe: dict[str, list[tuple[int | None, Proposal]]] = {}
+        """Rule -> the safe proposals of its findings, with their studies."""
+        for finding in found.findings:
+            safe = [(finding.study, one) for one in finding.proposals if one.safety is Safety.safe]
+            self._safe.setdefault(finding.rule, []).extend(safe)
 
     def sharing(self, finding: Finding, proposal: Proposal, edits: Sequence[Edit]) -> list[OtherLaunch]:
         """The other launches that read an edited file."""
@@ -95,12 +100,7 @@ class Launches:
     def changed(self, finding: Finding, proposal: Proposal, sharing: Sequence[OtherLaunch]) -> list[str]:
         """The files that start those of the other launches whose run may change. A launch is left out if one of its own
         findings proposes the same change as a safe fix."""
-        asking = {
-            other.study
-            for other in self.found.findings
-            for one in other.proposals
-            if other.rule == finding.rule and one.safety is Safety.safe and one.changes == proposal.changes
-        }
+        asking = {study for study, one in self._safe.get(finding.rule, ()) if one.changes == proposal.changes}
         return list(
             dict.fromkeys(
                 one.path for one in sharing if one.reads_edit and (one.index is None or one.index not in asking)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
@@ -59,7 +58,8 @@ def _components(key: str) -> tuple[str, ...]:
     return (*kept, words[-1]) if words[-1] else tuple(kept)
 
 
-def _role(components: Sequence[str]) -> str:
+@lru_cache(maxsize=4096)
+def _role(components: tuple[str, ...]) -> str:
     """train, validation or none (a test set), by the component closest to the name; else train."""
     roles = _table()[0]["roles"]
     for component in reversed(components):

@@ -16,6 +16,8 @@ from preflight.vocabulary.study import Bound, Box
 from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names, shape, thawed, without_places
 
 _MAKERS: BoundedCache[JobMaker] = BoundedCache(64)
+_MADE: BoundedCache[MadeJob] = BoundedCache(256)
+"""Jobs by their values: the launches of a tree are many, and have few different ones."""
 
 
 class MadeJob(Struct, frozen=True):
@@ -32,6 +34,8 @@ class JobMaker(Struct, frozen=True, dict=True):
 
     def at(self, assignment: Mapping[str, Value]) -> MadeJob:
         """The Job for these values of the axes. An axis without a value is unknown."""
+        if not self._varying:
+            return self._base
         env = {name: Const(value) for name, value in assignment.items()}
         values: dict[str, object] = {}
         unknown = dict(self._base.unknown)
@@ -56,7 +60,9 @@ class JobMaker(Struct, frozen=True, dict=True):
     @cached_property
     def _base(self) -> MadeJob:
         """The Job with the fields that all combinations share; fields that an axis feeds have their defaults."""
-        return _made(dict(self._fixed[0]), dict(self._fixed[1]))
+        values, unknown = self._fixed
+        key = repr(values), tuple(unknown.items())
+        return _MADE.get(None, key, lambda: _made(dict(values), dict(unknown)))
 
     @cached_property
     def _varying(self) -> tuple[Bound, ...]:

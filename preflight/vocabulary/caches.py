@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -54,6 +55,9 @@ class CacheKind(Generic[T]):
 
 _Key = tuple[CacheKind[Any], tuple[Hashable, ...]]
 
+EVERY_FILE = ""
+"""Among the files that were asked for: something that was made from several, nobody knows which."""
+
 
 class Remembered:
     """Things that readers made, by their kind and their place. A place of a file begins with its path."""
@@ -62,6 +66,23 @@ class Remembered:
         self._kept: dict[Hashable, dict[_Key, Any]] = {}
         """By the first part of the place."""
         self._under, self._hidden = under, frozenset(hidden)
+        self._watching: list[set[Hashable]] = under._watching if under is not None else []
+
+    @contextmanager
+    def watched(self) -> Iterator[set[Hashable]]:
+        """The files that are asked for meanwhile, by their text or by what was made of it: with other texts of other
+        files, the answers are the same."""
+        asked: set[Hashable] = set()
+        self._watching.append(asked)
+        try:
+            yield asked
+        finally:
+            self._watching.pop()
+
+    def ask(self, first: Hashable) -> None:
+        """Notes that a file is asked for."""
+        for asked in self._watching:
+            asked.add(first)
 
     def get(self, kind: CacheKind[T], make: Callable[[], T], *where: Hashable) -> T:
         """The thing of this kind in this place, made at the first call. An exception of `make` is not kept."""
@@ -92,6 +113,7 @@ class Remembered:
 
     def _places(self, kind: CacheKind[T], where: tuple[Hashable, ...]) -> Iterator[Mapping[_Key, Any]]:
         """What is kept in a place, in this memory and in those under it that are up to date there."""
+        self.ask(EVERY_FILE if kind.of_many or not where else where[0])
         memory: Remembered | None = self
         while memory is not None:
             inside = memory._kept.get(where[:1])

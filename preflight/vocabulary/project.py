@@ -165,6 +165,7 @@ class Project:
 
     def source(self, path: str) -> Source:
         """The text of a file. Raises UnreadableFile (missing, outside the root, too large, not UTF-8 text)."""
+        self.remembered.ask(path)
         if path not in self._cache:
             path = PurePosixPath(path).as_posix()
         if path not in self._cache:

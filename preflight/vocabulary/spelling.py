@@ -106,6 +106,19 @@ def normal(field: str, value: Value, setting: str = "") -> Value:
     """
     if value is None or isinstance(value, Unknown):
         return value
+    return _of_scalar(field, value, setting) if type(value) in _SCALARS else _normal(field, value, setting)
+
+
+_SCALARS = (str, int, float, bool)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _of_scalar(field: str, value: Value, setting: str) -> Value:
+    """The same of a plain value, which is asked for in every study of a tree."""
+    return _normal(field, value, setting)
+
+
+def _normal(field: str, value: Value, setting: str) -> Value:
     kind = kind_of(field)
     if kind is None:
         raise Invalid(f"{field} is no field of a Job")

@@ -29,6 +29,9 @@ class Tracing(Struct, frozen=True, eq=False):
     says the same where the trust is the same (`CheckSetup.trust`)."""
     progress: Progress = QUIET
     """What says which model is traced, and until when traces and estimates may be made."""
+    compiled: bool = True
+    """Whether steps under torch.compile are traced too; if not, the law of the plain step and a wider interval stand
+    for them."""
     time: TraceTime | None = None
     """What the traces of a check may use together; None: each has its own limit alone."""
 
@@ -39,8 +42,8 @@ class Tracing(Struct, frozen=True, eq=False):
         return hash(self._policy)
 
     @property
-    def _policy(self) -> tuple[bool, str | None, bool]:
-        return self.allowed, self.interpreter, self.trusted
+    def _policy(self) -> tuple[bool, str | None, bool, bool]:
+        return self.allowed, self.interpreter, self.trusted, self.compiled
 
 
 TRACE = Tracing()

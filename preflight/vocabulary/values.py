@@ -336,6 +336,8 @@ def parts(expr: Expr) -> Iterator[Expr]:
 
 def names(expr: Expr) -> Iterator[str]:
     """Every name that `expr` still refers to, in the order of reading."""
+    if isinstance(expr, Const):  # most are, and each is asked about many times
+        return iter(())
     return (one.name for one in parts(expr) if isinstance(one, Ref))
 
 
@@ -353,14 +355,18 @@ def has_more_parts(expr: Expr, most: int) -> bool:
 
 def origins(expr: Expr) -> Iterator[Origin]:
     """Every place that `expr` was written at, the outermost first."""
+    if isinstance(expr, Const):
+        return iter(() if expr.origin is None else (expr.origin,))
     return (one.origin for one in parts(expr) if one.origin is not None)
 
 
 def shape(expr: Expr) -> tuple[tuple[object, ...], ...]:
     """An expression without the places of its parts: each different part once, those that it is made of first."""
+    if isinstance(expr, Const):  # most are
+        return (("const", repr(expr.value)),)
     rows: dict[tuple[object, ...], int] = {}
     known: dict[int, int] = {}
-    left = [expr]
+    left: list[Expr] = [expr]
     while left:
         one = left[-1]
         row: tuple[object, ...]

@@ -12,13 +12,14 @@ from preflight.engine.check import CheckOptions, analyse, setup
 from preflight.engine.estimator import Estimator
 from preflight.engine.files import batches
 from preflight.engine.worst_values import WORST, with_ranks
+from preflight.memory.device.law.workload import Resolved
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import Estimates
-from preflight.vocabulary.job import fields
+from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.outcome import StudyResult
 from preflight.vocabulary.spelling import kind_of
 from preflight.vocabulary.standing import Standing
-from preflight.vocabulary.tracing import SHIPPED_ONLY
+from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 
 LOOP = """\
 import argparse
@@ -468,3 +469,20 @@ def test_an_unknown_number_of_gpus_that_share_the_model_makes_no_error(project: 
     alone = worst(judged(root, "x.yaml", "A100 80GB", parallel__gpus_per_node=1)).device
     assert alone is not None
     assert alone.verdict == "exceeds"
+
+
+def test_no_compiled_step_is_traced_of_a_job_that_nobody_wrote(
+    project: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unknown word may compile the step, and its bound is too near to the capacity to decide."""
+    traced = []
+
+    def laws(job: Job, resolved: Resolved, tracing: Tracing) -> None:
+        if job.train.compile:
+            traced.append(tracing.compiled)
+
+    monkeypatch.setattr("preflight.memory.device.prepare.compiled_laws", laws)
+    for batch in (12, 14, 16):
+        project({"job.sh": JOB.replace("train.py", f"train.py --fast --batch_size {batch}"), "train.py": LOOP})
+        judged(tmp_path, "job.sh")
+    assert set(traced) == {False}

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from preflight.documents import python
 from preflight.fixes.edits import edits_in
+from preflight.fixes.insert import insertion
 from preflight.study.build import build
 from preflight.vocabulary.findings import Change
 from preflight.vocabulary.project import Project
@@ -76,3 +78,23 @@ def test_what_nobody_is_known_to_read_is_not(files: dict[str, str], path: str, c
     project = Project(tmp_path, Settings())
     (study,) = build((path,), project)[0]
     assert not edits_in(change, study, project)
+
+
+def test_a_program_is_parsed_once_for_all_that_ask_for_a_keyword(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    real = python.parse_python
+    monkeypatch.setattr(python, "parse_python", lambda source: (parsed.append(source.path), real(source))[1])
+    (tmp_path / "train.py").write_text(
+        "from transformers import Trainer, TrainingArguments\n"
+        'Trainer("gpt2", TrainingArguments("out", per_device_train_batch_size=4)).train()\n'
+    )
+    project = Project(tmp_path, Settings())
+    [study] = build(("train.py",), project)[0]
+    parsed.clear()
+    change = Change("train.gradient_checkpointing", True)
+    first, second = (insertion(change, study, project) for _ in range(2))
+    assert first is not None
+    assert first == second
+    assert parsed == ["train.py"]

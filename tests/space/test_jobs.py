@@ -70,3 +70,10 @@ def test_memory_cannot_tell_two_micro_batches_from_twenty() -> None:
     one, two, twenty = (maker.key({"g": value}) for value in (1, 2, 20))
     assert one != two
     assert two == twenty
+
+
+def test_equal_boxes_share_a_job_and_boxes_of_other_types_do_not() -> None:
+    first, second = (JobMaker(box({}, train__batch_size=Const(8), train__seq_len=Const(64))) for _ in range(2))
+    assert first.at({}).job is second.at({}).job
+    config = [JobMaker(box({}, model__config=Const({"tied": value}))).at({}).job.model.config for value in (True, 1)]
+    assert [type(one["tied"]) for one in config if one is not None] == [bool, int]

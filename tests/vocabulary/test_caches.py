@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.vocabulary.caches import BoundedCache, CacheKind, Remembered
+from preflight.vocabulary.caches import EVERY_FILE, BoundedCache, CacheKind, Remembered
 
 
 def test_equal_objects_are_told_apart() -> None:
@@ -85,3 +85,18 @@ def test_what_was_made_of_a_changed_file_is_forgotten() -> None:
     copy.put(NUMBERS, 7, "b.yaml", "1.1")
     assert kept.known(NUMBERS, "b.yaml", "1.1") is None
     assert list(copy.without({"c.yaml"}).all(NUMBERS, "b.yaml")) == [1, 7]
+
+
+def test_files_that_are_asked_for_are_noted_also_in_another_state() -> None:
+    one, many = CacheKind[int]("one"), CacheKind[int]("many", of_many=True)
+    memory = Remembered()
+    memory.get(one, lambda: 1, "a.py", 3)
+    memory.get(many, lambda: 2, "folder")
+    with memory.watched() as outer:
+        memory.get(one, lambda: 1, "a.py", 3)  # it is kept, and was made of the file all the same
+        with memory.without(["b.py"]).watched() as inner:
+            memory.ask("b.py")
+        memory.get(many, lambda: 2, "folder")
+    assert (outer, inner) == ({"a.py", "b.py", EVERY_FILE}, {"b.py"})
+    memory.ask("c.py")
+    assert "c.py" not in outer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from preflight.dialects.program.find import only_evaluates, recognises, trains_w
 from preflight.program.hydra_main import hydra_mains, resolved
 from preflight.program.precision import unread_autocast
 from preflight.vocabulary.budgets import PROGRAM_ROUNDS
-from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.caches import EVERY_FILE, CacheKind
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import OPEN_ARGUMENTS, Binding, Call, Fact, Link, Parameter, Reading, Word
 from preflight.vocabulary.text import DocumentError, Source
@@ -41,7 +41,8 @@ EVALUATIONS_KEPT = 8
 _PARSED: CacheKind[PythonDocument | DocumentError] = CacheKind("a program's text, parsed, or why it cannot be")
 _HEAVY: CacheKind[Binding | None] = CacheKind("packages that a program imports")
 _FOREIGN: CacheKind[list[Binding]] = CacheKind("the framework of a program that is not PyTorch")
-_SAID: CacheKind[CallFacts] = CacheKind("what a program's calls say")
+_SAID: CacheKind[list[tuple[CallFacts, Project, Set[Hashable]]]] = CacheKind("what a program's calls say")
+"""In which state of the project, and which of its files were asked for."""
 _DATA_FILES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 
@@ -61,7 +62,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     if isinstance(parsed, DocumentError):
         raise parsed.with_traceback(None)
     from preflight.dialects.program.sweep import sweep_of
-    from preflight.frameworks.calls import read_calls, trains_with_configured_object
+    from preflight.frameworks.calls import trains_with_configured_object
     from preflight.frameworks.launch import launch_bindings, launch_links, visible_gpus
     from preflight.frameworks.named_files import folders, joined, without_file
     from preflight.program.versions import bounds, imported, of_another_framework, pinned
@@ -70,12 +71,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     versions = list(pinned(source.path, project))
     version, trl = (_version_of(name, versions) for name in ("transformers", "trl"))
     between = bounds(source.path, project)
-    said = evaluator.remembered.get(
-        _SAID,
-        lambda: read_calls(evaluator.calls, project, version, evaluator.parameters, trl, between),
-        frozenset(project.overlay.items()),
-        project.replaced,
-    )
+    said = _said(evaluator, project, version, trl, between)
     known = {parameter.name: parameter for parameter in said.parameters} | evaluator.parameters
     known |= _library_parameters(evaluator, version, trl, between)
     parameters = _with_file(tuple(known.values()), evaluator)
@@ -109,6 +105,23 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         reads=tuple(path for path in (*evaluator.reads, *files) if path != source.path),
         trains=said.trains or files is not _NO_FILES or trains_with_configured_object(evaluator.calls),
     )
+
+
+def _said(
+    evaluator: Interpreter, project: Project, version: str | None, trl: str | None, between: frozenset[tuple[str, str]]
+) -> CallFacts:
+    """What the program's calls say: once for all texts of files that this does not ask for."""
+    from preflight.frameworks.calls import read_calls
+
+    kept = evaluator.remembered.get(_SAID, list, version, trl, between)
+    for found, before, files in kept:
+        changed = project.changed_from(before)
+        if changed is not None and (not changed or files.isdisjoint({*changed, EVERY_FILE})):
+            return found
+    with project.remembered.watched() as asked:
+        found = read_calls(evaluator.calls, project, version, evaluator.parameters, trl, between)
+    kept[:] = [*kept[-(EVALUATIONS_KEPT - 1) :], (found, project, asked)]
+    return found
 
 
 def _version_of(package: str, versions: Sequence[Binding]) -> str | None:

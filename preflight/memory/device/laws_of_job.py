@@ -138,7 +138,7 @@ def compiled_laws(job: Job, resolved: Resolved, tracing: Tracing) -> Laws | None
     """The law of a language model's step under torch.compile, on one GPU, traced where torch is (`tracer/compiled.py`).
     None: the step does not run compiled, or cannot be traced. No such law is shipped: the law of the plain step is then
     used, and the interval reaches as far down as compiling saves (`intervals.COMPILED`)."""
-    compiled = resolved.workload.as_compiled() if is_covered(job, resolved) else None
+    compiled = resolved.workload.as_compiled() if tracing.compiled and is_covered(job, resolved) else None
     if compiled is None:
         return None
     # torchtune's recipes drop what compile_loss returns, so that a loss of whole logits runs as it is (recipes/

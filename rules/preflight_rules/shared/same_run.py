@@ -16,7 +16,6 @@ from preflight.api import (
     Case,
     Change,
     Job,
-    JobMaker,
     OwnLayers,
     Unknown,
     Value,
@@ -25,6 +24,7 @@ from preflight.api import (
     compares_samples,
     counts_objects,
     has_experts,
+    job_maker,
     model_parts,
     names,
     normalises_over_batch,
@@ -216,7 +216,7 @@ def _jobs(case: Case) -> Iterator[Job]:
         used = {name for bound in box.fields.values() if _of_model(bound.field) for name in names(bound.expr)}
         axes = [axis for axis in box.axes if axis.name in used]
         for assignment in _combinations([(axis.name, _values(axis.domain)) for axis in axes]):
-            yield JobMaker(box).at(assignment).job
+            yield job_maker(box).at(assignment).job
 
 
 def _of_model(field: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from preflight.dialects.program.reader import read
+from preflight.frameworks import calls
 from preflight.python.interpreter import Interpreter
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Launch, Word
@@ -115,3 +116,16 @@ def test_a_changed_program_is_evaluated_anew(tmp_path: Path, runs: list[str]) ->
     other = one.with_overlay({"train.py": PARSER.format(more="print(1)")})
     read(other.source("train.py"), None, other)
     assert len(runs) > before
+
+
+@pytest.mark.parametrize(("edited", "times"), [("other.yaml", 1), ("train.py", 2)])
+def test_the_calls_are_read_again_for_another_text_that_they_ask_for(
+    edited: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Project] = []
+    real = calls.read_calls
+    monkeypatch.setattr(calls, "read_calls", lambda *given: (asked.append(given[1]), real(*given))[1])
+    one = project(tmp_path, "")
+    for state in (one, one.with_overlay({edited: one.source(edited).text + "\n"})):
+        read(state.source("train.py"), None, state)
+    assert len(asked) == times
