@@ -23,6 +23,7 @@ from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import given_to_optimizer, makes_optimizer, reachable, whose_method
 from preflight.python.hooks.torch import REPEATED, UNCOUNTED
 from preflight.python.objects import (
+    BASE,
     CHANGED,
     Abstract,
     Attribute,
@@ -44,8 +45,8 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown,
 _NN = "torch.nn."
 _PLAIN = ("torchmetrics.", "logging.", "random.", "numpy.", "math.", "pathlib.", "collections.", "einops.",
           "builtins.", "torcheval.metrics.", "functools.", "os.", "json.", "time.", "copy.", "torch.optim.",
-          "torch.device", "torch.Generator", "wandb.", "torchvision.transforms.", "torch.amp.",
-          "torch.cuda.")  # fmt: skip
+          "torchaudio.transforms.", "torch.device", "torch.Generator", "wandb.", "torchvision.transforms.",
+          "torch.amp.", "torch.cuda.")  # fmt: skip
 """What makes objects that are no parts of a model, or have no parameters."""
 
 
@@ -62,7 +63,21 @@ _HOLDERS = ("torch.nn.Sequential", "torch.nn.ModuleList")
 
 
 def _is_empty(base: str) -> bool:
-    return base.endswith(_EMPTY) or base in _HOLDERS
+    """Whether a base brings no parameters of its own."""
+    return base.endswith(_EMPTY) or base in _HOLDERS or (base.startswith(_NN) and _is_plain_layer(_short(base)))
+
+
+def _is_plain_layer(name: str) -> bool:
+    return name in WITHOUT_PARAMETERS or name.endswith("Loss")
+
+
+def _layer_name(base: str) -> str | None:
+    """The layer of torch.nn that a class extends, if its parameters are counted."""
+    return _short(base) if base.startswith(_NN) and _short(base) in LAYERS else None
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _may_hold_parameters(cls: ClassValue) -> bool:
@@ -202,13 +217,28 @@ class _Counting(Struct):
         cls = value.cls
         assert cls is not None
         self.classes[id(cls)] = cls
-        self.foreign += [f"it extends {base}" for base in cls.external_bases if "." in base and not _is_empty(base)]
+        bases = [base for base in cls.external_bases if "." in base and not _is_empty(base)]
+        layer = _layer_name(bases[0]) if len(bases) == 1 else None
+        own = self._own_layer(value, layer) if layer is not None else Const(0)
+        self.foreign += [f"it extends {base}" for base in bases if layer is None]
         added = {key for key in value.attributes if isinstance(key, tuple)}  # by `add_module`, not by assignment
         for name in _called_parts(cls):
             part = value.attributes.get(name)
             if isinstance(part, Attribute) or (part is not None and is_expr(part) and has_unknown(to_expr(part))):
                 self.left.append(f"it calls {name}, which is not known")
-        return total([self._member(v, key, key in added) for key, v in value.attributes.items()])
+        return total([own, *(self._member(v, key, key in added) for key, v in value.attributes.items())])
+
+    def _own_layer(self, value: Instance, name: str) -> Expr:
+        """The parameters of the layer of torch.nn that an object is (`class Wide(nn.Linear)`), without the parts of it
+        that its class replaces."""
+        made = value.state.get(BASE)
+        if not isinstance(made, CallRecord) or not made.complete:
+            self.left.append(f"the arguments of the torch.nn.{name} that it extends are not known")
+            return Const(0)
+        sizes = LAYERS[name](replace(made, method=name))
+        if set(value.attributes) & {"weight", "bias"} and "all" in sizes:
+            raise NotCounted(f"a weight of torch.nn.{name} is replaced")
+        return total([size for part, size in sizes.items() if part not in value.attributes])
 
     def _member(self, value: Abstract, key: Key, added: bool) -> Expr:
         """The parameters of what an attribute holds. A library's model that is called a copy of another is none that is
@@ -255,7 +285,7 @@ class _Counting(Struct):
             raise NotCounted(f"torch.nn.{name} is not counted")
         layer = LAYERS.get(name)
         if layer is None:
-            if home or name in WITHOUT_PARAMETERS or name.endswith("Loss") or name[:1].islower():
+            if home or _is_plain_layer(name) or name[:1].islower():
                 return total([self.of(one) for one in value.attributes.values()])
             raise NotCounted(f"torch.nn.{name} is not counted")
         if not record.complete:

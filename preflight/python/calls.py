@@ -15,6 +15,7 @@ from preflight.python.functions import invoke
 from preflight.python.ledger import Ledger
 from preflight.python.methods import call_method, same_object
 from preflight.python.objects import (
+    BASE,
     Abstract,
     Attribute,
     CallRecord,
@@ -216,6 +217,8 @@ def _result(site: CallSite, callee: Abstract, record: CallRecord) -> Abstract:
             method = class_attribute(callee.cls, name)
             if isinstance(method, FunctionValue):
                 return invoke(ev, replace(method, self_value=callee), site.args, site.kwargs, record)
+    if record.method == "__init__" and isinstance(made := itself(record.receiver_object or callee), Instance):
+        made.state[BASE] = None if BASE in made.state else record  # `super().__init__(...)` of a library's class
     # functions given to a library are called by it: torch.multiprocessing.spawn(main), executor.submit(run), ...
     for value in (*site.args, *site.kwargs.values()):
         if isinstance(value, FunctionValue) and not ev.was_interpreted(value) and record.reached:

@@ -93,6 +93,8 @@ ARRAY = "array"
 """The key of an object's state that says the shape and type of its values: it is an array, whose truth they decide."""
 CHANGED = "changed"
 """The key of an object's state if the program changes a part of it that is not known: which part, or to what."""
+BASE = "base"
+"""The key of an object's state that has the call which makes the part of it that a library's class has."""
 
 
 class External(Struct, eq=False):
