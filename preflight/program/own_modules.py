@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from preflight.program.bindings import bind, constant, fold, is_unknown
 from preflight.program.call_site import is_module, words
 from preflight.program.layer_parameters import LAYERS, WITHOUT_PARAMETERS, NotCounted, numbers, times, total
-from preflight.program.library_parts import layer_part, model_part
+from preflight.program.library_parts import layer_part, model_part, without_last_children
 from preflight.program.model_configurations import table
 from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import given_to_optimizer, makes_optimizer, reachable, whose_method
@@ -35,6 +35,7 @@ from preflight.python.objects import (
     Key,
     alternatives,
     has_unknown,
+    is_children,
     is_expr,
     to_expr,
 )
@@ -313,12 +314,29 @@ class _Counting(Struct):
 
     def _several(self, value: Instance, record: CallRecord, name: str) -> Expr:
         given = record.arguments if name == "Sequential" else record.arguments[:1]
-        if not record.complete:
+        cut = [self._children(one) for one in record.spread]
+        if not record.complete and (not cut or None in cut):
             self.foreign.append("the number of its layers is not known")
         named = given[0] if name == "ModuleDict" and given else None
         if isinstance(named, Container) and set(named.items) & set(value.attributes):  # another layer under its name
             given = (replace(named, items={k: v for k, v in named.items.items() if k not in value.attributes}),)
-        return total([*(self._items(one) for one in given), *(self._items(one) for one in value.attributes.values())])
+        held = [self._items(one) for one in (*given, *value.attributes.values())]
+        return total([*held, *(count for count in cut if count is not None)])
+
+    def _children(self, value: Abstract) -> Expr | None:
+        """The parameters of a library's model without its last children: `Sequential(*list(model.children())[:-1])`."""
+        inner = value.receiver if isinstance(value, Attribute) else None
+        made = inner.record if isinstance(inner, Instance) and is_children(inner) else None
+        model = made.receiver_object if made is not None else None
+        if not isinstance(value, Attribute) or not isinstance(model, Instance):
+            return None
+        if id(model) in self.seen:
+            return Const(0)
+        count = without_last_children(model, value.name)
+        if count is not None:
+            self.seen.add(id(model))
+            self.left.append(f"of {model.made_by}() it has the layers without the last")
+        return count
 
     def _items(self, value: Abstract) -> Expr:
         if isinstance(value, Container):

@@ -49,12 +49,15 @@ def evaluate_call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
 def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
     """The call with its arguments."""
     args: list[Abstract] = []
+    spread: list[Abstract] = []
     complete = True
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            items = ev.iterate(ev.evaluate(argument.value, frame))
+            given = ev.evaluate(argument.value, frame)
+            items = ev.iterate(given)
             complete = complete and items is not None
             args += items or []
+            spread += [given] if items is None else []
         else:
             args.append(ev.evaluate(argument, frame))
     kwargs: dict[str, Abstract] = {}
@@ -70,7 +73,7 @@ def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
         complete = copy_items(value, unpacked) and complete
         more = more or may_hold_more(value)
         kwargs.update({key: item for key, item in unpacked.items() if isinstance(key, str)})
-    return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete, more)
+    return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete, more, tuple(spread))
 
 
 def call_at(ev: Evaluator, site: CallSite, callee: Abstract) -> Abstract:
@@ -146,6 +149,7 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         more=site.more,
         arguments=site.args,
         keywords=site.kwargs,
+        spread=site.spread,
         receiver_object=holder,
         callee=callee,
     )

@@ -349,6 +349,11 @@ def alternatives(value: Abstract) -> Iterator[Abstract]:
     return (one for one in sides(value) if not isinstance(one, Either))
 
 
+def is_children(value: Abstract) -> bool:
+    """Whether it is what `model.children()` gives of a model that is known by its maker alone."""
+    return isinstance(value, Instance) and value.record is not None and value.record.method == "children"
+
+
 def made_by(value: Abstract) -> str | None:
     """The qualified name of an object's class or maker: "torch.optim.AdamW", "models.Net"; None if unknown."""
     for one in alternatives(value):
@@ -439,6 +444,8 @@ class CallRecord(Struct, eq=False):
     arguments: tuple[Abstract, ...] = ()
     keywords: Mapping[str, Abstract] = field(default_factory=dict)
     """The arguments as objects, where an expression says too little (a model, an optimizer)."""
+    spread: tuple[Abstract, ...] = ()
+    """What `*args` spreads of which the items are not known."""
     receiver_object: Abstract | None = None
     callee: Abstract | None = None
     value: Abstract | None = None
