@@ -110,6 +110,8 @@ class Attribute(Struct, eq=False):
     receiver: Abstract
     name: str
     origin: Origin | None = None
+    key: Abstract | None = None
+    """Of an item of a library's mapping (`CONFIG_MAPPING[name]`): what it is looked up by."""
 
 
 class FunctionValue(Struct, eq=False):
