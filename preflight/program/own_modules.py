@@ -44,7 +44,7 @@ from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, names
 
 _NN = "torch.nn."
-_PLAIN = ("torchmetrics.", "logging.", "random.", "numpy.", "math.", "pathlib.", "collections.", "einops.",
+_PLAIN = ("torchmetrics.", "logging.", "random.", "numpy.", "math.", "pathlib.", "collections.", "einops.", "path.",
           "builtins.", "torcheval.metrics.", "functools.", "os.", "json.", "time.", "copy.", "torch.optim.",
           "torchaudio.transforms.", "torch.device", "torch.Generator", "wandb.", "torchvision.transforms.",
           "torch.amp.", "torch.cuda.")  # fmt: skip
@@ -397,9 +397,13 @@ class OwnModel(Struct, frozen=True):
 
 
 def own_model(records: Sequence[CallRecord]) -> OwnModel | None:
-    """The class of the project that a program trains; None if it trains none. Of several that the text does not choose
-    from, the smallest is counted."""
-    values = list(_trained_values(records))
+    """The class of the project that a program trains; None if it trains none."""
+    return _counted(list(_trained_values(records)))
+
+
+def _counted(values: Sequence[Abstract]) -> OwnModel | None:
+    """The class of the project that these objects have; None if they have none. Of several that the text does not
+    choose from, the smallest is counted."""
     made = [one for value in values for one in alternatives(value)]
     classes = {id(one.cls): one.cls for one in made if isinstance(one, Instance) and one.cls is not None}
     if not made or not all(isinstance(one, Instance) and (is_module(one.cls) or _is_layer(one)) for one in made):
@@ -443,10 +447,20 @@ def own_module_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     unknown = Unknown(f"{what}{why}; a dry run tells its memory", Cause.not_modelled)
     named = Binding("model.name", Const(unknown, model.origin), Rank.read, model.origin)
     found = [named] if model.is_class else []  # layers of torch have no name to look for
+    return [*found, *_parameters(model)]
+
+
+def parameter_bindings(model: Instance) -> list[Binding]:
+    """The parameters of an object that is the model, as far as they are known."""
+    counted = _counted([model])
+    return [] if counted is None else _parameters(counted)
+
+
+def _parameters(model: OwnModel) -> list[Binding]:
     if model.foreign or constant(model.count) == 0:
-        return found
+        return []
     field_ = "model.least_parameters" if model.left else "model.parameters"
-    return [*found, bind(field_, model.count, Rank.read, model.origin)]
+    return [bind(field_, model.count, Rank.read, model.origin)]
 
 
 def _trained_values(records: Sequence[CallRecord]) -> Iterator[Abstract]:
