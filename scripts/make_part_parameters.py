@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,20 @@ def main() -> None:
     if importlib.util.find_spec("transformers"):
         table["hub"] = dict(_hub())
         table["towers"] = {kind: dict(_of_kind(kind)) for kind in (*TOWERS, *ENCODERS)}
-    for library in ("torchvision", "timm"):
-        if importlib.util.find_spec(library):
-            table[library] |= _vision(library, table["heads"])
-    TABLE.write_text(json.dumps(table, indent=1) + "\n")
+    if importlib.util.find_spec("torchvision"):
+        table["torchvision"] |= _torchvision(table["heads"])
+    if importlib.util.find_spec("timm"):
+        table["timm"] = dict(_timm(table["timm"], table["heads"]))
+    TABLE.write_text(_on_lines(table))
+
+
+def _on_lines(table: dict[str, Any]) -> str:
+    """The table as text, with the numbers of a model on its line."""
+    rows = {name: json.dumps(row) for name, row in table["timm"].items()}
+    text = json.dumps({**table, "timm": {name: f"<{name}>" for name in rows}}, indent=1) + "\n"
+    for name, row in rows.items():
+        text = text.replace(f'"<{name}>"', row)
+    return text
 
 
 def _models(architecture: str | None = None) -> Iterator[CatalogueModel]:
@@ -110,29 +120,42 @@ def _counted(model: CatalogueModel, make: Callable[[Any], torch.nn.Module]) -> i
     return count
 
 
-def _vision(library: str, heads: list[str]) -> Iterator[tuple[str, int]]:
-    for name in _vision_names(library):
-        try:
-            with torch.device("meta"):
-                built = _make(library, name)
-        except NotImplementedError:  # its rates of dropped paths are numbers that meta tensors do not have
-            built = _make(library, name)
-        parts = ((part.split(".")[0], one.numel()) for part, one in built.named_parameters())
-        yield name, sum(size for part, size in parts if part not in heads and not part.lower().startswith("aux"))
-
-
-def _vision_names(library: str) -> list[str]:
-    if library == "timm":
-        return [(model.target or "").partition(":")[2] for model in _models(library)]
+def _torchvision(heads: list[str]) -> Iterator[tuple[str, int]]:
     models = importlib.import_module("torchvision.models")
-    return list(models.list_models(module=models))
+    for name in models.list_models(module=models):
+        built = _made(models.get_model, name)
+        yield name, sum(size for part, size in _parts(built, heads) if not part.lower().startswith("aux"))
 
 
-def _make(library: str, name: str) -> torch.nn.Module:
-    home, function = {"timm": ("timm", "create_model"), "torchvision": ("torchvision.models", "get_model")}[library]
-    make = getattr(importlib.import_module(home), function)
-    built: torch.nn.Module = make(name)
-    return built
+def _timm(names: Iterable[str], heads: list[str]) -> Iterator[tuple[str, list[int]]]:
+    """For each model that the table names: its parameters without the head, those of the first layer's weight and of
+    positions among them, those of its stages (`features_only=True`), and how many stages there are; 0 for none."""
+    make = importlib.import_module("timm").create_model
+    for name in names:
+        built = _made(make, name, num_classes=0)
+        parts = list(_parts(built, heads))
+        first = built.default_cfg.get("first_conv") or ()
+        weights = {f"{one}.weight" for one in ([first] if isinstance(first, str) else first)}
+        try:
+            stages = _made(make, name, features_only=True)
+            of_stages = sum(one.numel() for one in stages.parameters()), len(stages.feature_info.channels())
+        except (RuntimeError, AssertionError):  # it has no stages
+            of_stages = 0, 0
+        in_first = sum(size for part, size in parts if part in weights)
+        positions = sum(size for part, size in parts if "pos" in part)
+        yield name, [sum(size for _, size in parts), in_first, positions, *of_stages]
+
+
+def _parts(built: torch.nn.Module, heads: list[str]) -> Iterator[tuple[str, int]]:
+    return ((name, one.numel()) for name, one in built.named_parameters() if name.split(".")[0] not in heads)
+
+
+def _made(make: Callable[..., Any], name: str, **settings: object) -> Any:
+    try:
+        with torch.device("meta"):
+            return make(name, **settings)
+    except NotImplementedError:  # its rates of dropped paths are numbers that meta tensors do not have
+        return make(name, **settings)
 
 
 if __name__ == "__main__":

@@ -171,11 +171,40 @@ def _contested(expr: Expr, conditions: Sequence[Expr], rivals: _Rivals) -> Expr:
     """The value of a call under conditions that only running tells: unknown if another value is used where they do not
     hold. A call that is made only if this one is made as well says nothing of that case."""
     for others, value in rivals:
-        if all(any(one is other for other in others) for one in conditions) or same(value, expr):
+        if all(any(_is(one, other) for other in others) for one in conditions) or _agree(value, expr):
             continue
         words = "a condition that only running the program decides chooses between two values"
         return _chosen(Const(Unknown(words, Cause.run_time)), expr, value)
     return expr
+
+
+def _agree(one: Expr, other: Expr) -> bool:
+    """Whether two opened expressions cannot give a field different values: they say the same, or the program's
+    parameters decide which of the two calls is made (`if args.curriculum: ...` and the call after it)."""
+    if same(_inner(one), _inner(other)):
+        return True
+    if not (_has_otherwise(one) and _has_otherwise(other)):
+        return False
+    rivals = _conjuncts(other.operands[0])
+    return any(_opposite(part, rival) for part in _conjuncts(one.operands[0]) for rival in rivals)
+
+
+def _inner(expr: Expr) -> Expr:
+    return expr.operands[1] if _has_otherwise(expr) else expr
+
+
+def _is(one: Expr, other: Expr) -> bool:
+    """Whether two conditions are one, or are made in one way of conditions that are."""
+    if one is other:
+        return True
+    if not (isinstance(one, Op) and isinstance(other, Op)) or one.operator not in ("or", "and", "not"):
+        return False
+    alike = one.operator == other.operator and len(one.operands) == len(other.operands)
+    return alike and all(map(_is, one.operands, other.operands))
+
+
+def _conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    return condition.operands if isinstance(condition, Op) and condition.operator == "and" else (condition,)
 
 
 def _chosen(undecided: Expr, one: Expr, other: Expr) -> Expr:

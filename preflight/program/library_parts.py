@@ -29,7 +29,8 @@ class _Table(TypedDict):
     hub: dict[str, int]
     towers: dict[str, dict[str, int]]
     torchvision: dict[str, int]
-    timm: dict[str, int]
+    timm: dict[str, list[int]]
+    """Without its head; of these, the first layer and the embeddings of positions; its stages; how many they are."""
     heads: list[str]
     first_layers: dict[str, dict[str, int]]
 
@@ -64,9 +65,38 @@ def _hub(kind: str) -> _Counts:
     return _Counts({**{name.rpartition("/")[2]: count for name, count in full.items()}, **full})
 
 
-@lru_cache(maxsize=2)
-def _vision(library: str) -> _Counts:
-    return _Counts(_table()["timm"] if library == "timm" else _table()["torchvision"])
+@lru_cache(maxsize=1)
+def _torchvision() -> _Counts:
+    return _Counts(_table()["torchvision"])
+
+
+@lru_cache(maxsize=16)
+def _timm(stages: bool, last: int | None, first: bool, positions: bool) -> _Counts:
+    """The counts of timm's models, or of their stages up to the `last`; without the first layer, which has as many
+    channels as the samples, and without what has as many positions as they are large, where these are not the usual."""
+    found = _Counts()
+    for name, (whole, *less, of_stages, count) in _table()["timm"].items():
+        if not stages or (count and (last is None or last % count == count - 1)):
+            left_out = sum(size for size, out in zip(less, (first, positions), strict=True) if out)
+            found[name] = (of_stages if stages else whole) - left_out
+    return found
+
+
+_OF_TIMM = frozenset({"features_only", "out_indices", "in_chans", "img_size"})
+"""Arguments of timm's constructor that are counted with."""
+
+
+def _counts_of_timm(record: CallRecord) -> _Counts | None:
+    """The counts of `timm.create_model(name, features_only=True, out_indices=(0, 1, 2, 3), in_chans=1)`."""
+    given = {name: constant(record.kwargs[name]) for name in _OF_TIMM & record.kwargs.keys()}
+    stages, kept = given.get("features_only", False), given.get("out_indices")
+    if not isinstance(stages, bool) or (kept is not None and not isinstance(kept, tuple)):
+        return None
+    indices = [one for one in kept or () if isinstance(one, int)]
+    if kept is not None and (not indices or len(indices) < len(kept)):
+        return None
+    last = None if kept is None else -1 if -1 in indices else max(indices)
+    return _timm(stages, last, given.get("in_chans", 3) != 3, given.get("img_size") is not None)
 
 
 def model_part(value: Instance) -> Expr | None:
@@ -75,12 +105,18 @@ def model_part(value: Instance) -> Expr | None:
     Parts that the program put in the place of the head, or of the first layer, are left to the caller.
     """
     record = value.record
-    if record is None or not record.complete or record.more or record.kwargs.keys() - _HARMLESS:
+    if record is None or not record.complete or record.more:
         return None
     library, name = _named(record)
-    if library is None or name is None or is_unknown(name):
+    harmless = _HARMLESS | _OF_TIMM if library == "timm" else _HARMLESS
+    if library is None or name is None or is_unknown(name) or record.kwargs.keys() - harmless:
         return None
-    counts = _hub(_class_of(record)) if library == "hub" else _vision(library)
+    if library == "hub":
+        counts: _Counts | None = _hub(_class_of(record))
+    else:
+        counts = _counts_of_timm(record) if library == "timm" else _torchvision()
+    if counts is None:
+        return None
     replaced = {key for key in value.attributes if key not in _table()["heads"]}
     known = constant(name)
     if not isinstance(known, str):
@@ -90,6 +126,21 @@ def model_part(value: Instance) -> Expr | None:
     if count is None or any(known not in first.get(str(key), {}) for key in replaced):
         return None
     return Const(count - sum(first[str(key)][known] for key in replaced))
+
+
+_POOLED_LAST = ("resnet", "resnext", "wide_resnet", "convnext", "efficientnet", "mobilenet_v3", "vgg", "alexnet",
+                "regnet")  # fmt: skip
+"""Models of torchvision whose head comes behind a layer that pools: both are the last children."""
+_OF_CHILDREN_ALONE = ("vit_",)
+"""Models of torchvision that hold parameters beside their children."""
+
+
+def without_last_children(model: Instance, cut: str) -> Expr | None:
+    """At least the parameters of the first children of a model of torchvision (`[:-1]`: without its head)."""
+    name = model.made_by.rpartition(".")[2]
+    last = {"[:-1]": ("",), "[:-2]": _POOLED_LAST}.get(cut, ())
+    known = model.made_by.startswith("torchvision.models.") and name.startswith(last)
+    return model_part(model) if known and not name.startswith(_OF_CHILDREN_ALONE) and not model.attributes else None
 
 
 def _looked_up(counts: _Counts, name: Expr) -> Expr:

@@ -14,9 +14,19 @@ from typing import Any
 
 from preflight.program.bindings import bind, constant, is_unknown, under
 from preflight.program.names import dimensions
-from preflight.python.objects import CallRecord, ClassValue, Container, Instance, alternatives, to_expr
+from preflight.python.objects import (
+    Attribute,
+    CallRecord,
+    ClassValue,
+    Container,
+    Either,
+    External,
+    Instance,
+    alternatives,
+    to_expr,
+)
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _HEADS = frozenset({"hidden_size", "num_attention_heads"})
 _NO_SIZE = ("_id", "_ids", "labels", "return_dict")
@@ -43,9 +53,14 @@ def is_dimension(expr: Expr) -> bool:
 
 def configuration(config: object, records: Sequence[CallRecord]) -> list[Binding]:
     """The bindings of a model made of a configuration object; empty if the object is not known."""
+    if isinstance(config, Either):
+        sides = ((config.condition, config.then), (Op("not", (config.condition,)), config.otherwise))
+        return [one for condition, side in sides for one in under((condition,), configuration(side, records))]
     made = config.record if isinstance(config, Instance) else None
     if made is None:
         return []
+    if (by_type := _looked_up(made)) is not None:
+        return [*_of_class(by_type), *_changed(config, records)]
     if made.method == "from_pretrained":
         identity = made.argument("pretrained_model_name_or_path", 0)
         return [] if identity is None else [bind("model.name", identity), *changes(config, records)]
@@ -57,9 +72,36 @@ def configuration(config: object, records: Sequence[CallRecord]) -> list[Binding
         reason = own if own_class else "not all arguments of the configuration are known"
         unread = Const(Unknown(reason, Cause.not_read), made.origin)
         return [Binding("model.architecture", unread, Rank.literal, made.origin)]
-    found = [bind("model.architecture", Const(table()["model_types"].get(kind, kind.lower()), made.origin))]
+    of_class = _of_class(Const(table()["model_types"].get(kind, kind.lower()), made.origin))
     given = [*made.kwargs.items(), *set_later(config, records)]
-    return [*found, *(bind(f"model.config.{key}", expr) for key, expr in given if is_dimension(expr))]
+    sizes = [bind(f"model.config.{key}", expr) for key, expr in given if is_dimension(expr)]
+    return [of_class[0], *sizes] if given or made.args else of_class
+
+
+def _of_class(kind: Expr) -> list[Binding]:
+    """A configuration of a class of transformers of which nothing is set: `GPT2Config()` has the class's defaults."""
+    return [bind("model.architecture", kind), bind("model.config.model_type", kind, Rank.default)]
+
+
+def _looked_up(made: CallRecord) -> Expr | None:
+    """`CONFIG_MAPPING[args.model_type]()`: the type of a model whose configuration has its class's defaults."""
+    item = made.callee if isinstance(made.callee, Attribute) else None
+    mapping = item.receiver if item is not None and item.key is not None else None
+    known = isinstance(mapping, External) and mapping.name.rpartition(".")[2] == "CONFIG_MAPPING"
+    kind = to_expr(item.key) if known and item is not None and item.key is not None else None
+    return None if kind is None or is_unknown(kind) or made.args or made.kwargs or not made.complete else kind
+
+
+def _changed(config: object, records: Sequence[CallRecord]) -> Iterator[Binding]:
+    """What the program sets in such a configuration: what a text sets, is not known."""
+    for record in records:
+        if record.method == "update_from_string" and record.receiver_object is config:
+            why = Unknown("the program changes the configuration by a text", Cause.not_read)
+            change = Binding("model.architecture", Const(why, record.origin), Rank.literal, record.origin)
+            yield from under(record.conditions, [change])
+    given = set_later(config, records)
+    sizes = ((key, expr) for key, expr in given if is_dimension(expr) or key in dimensions())
+    yield from (bind(f"model.config.{key}", expr) for key, expr in sizes)
 
 
 def changes(config: object, records: Sequence[CallRecord]) -> list[Binding]:

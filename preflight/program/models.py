@@ -320,8 +320,7 @@ def _length(record: CallRecord) -> list[Binding]:
 
 def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Binding]:
     """Models of torchvision, timm, open_clip, CLIP, sentence-transformers and torch.hub."""
-    builds = record.receiver is None and record.method[:1].islower() and record.method != "get_weight"
-    if builds and record.name.startswith("torchvision.models."):
+    if record.receiver is None and record.name.startswith("torchvision.models.") and _builds(record):
         if record.method == "get_model" and record.args:
             return _target("torchvision", record.args[0], record)
         return _target("torchvision", Const(record.method, record.origin), record)
@@ -341,6 +340,14 @@ def _named_model(record: CallRecord, parameters: Collection[str]) -> list[Bindin
     if record.name == "torch.hub.load" and len(record.args) > 1 and "pytorch/vision" in str(constant(record.args[0])):
         return _target("torchvision", record.args[1], record)
     return []
+
+
+def _builds(record: CallRecord) -> bool:
+    """Whether a function of torchvision.models makes a model, and does not list, load or look into one."""
+    if ".feature_extraction." in record.name or "._" in record.name or ".utils." in record.name:
+        return False
+    name = record.method
+    return name[:1].islower() and (name == "get_model" or not name.startswith(("get_", "list_", "load_")))
 
 
 def _of_timm(name: Expr, record: CallRecord) -> list[Binding]:

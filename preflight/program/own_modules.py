@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from preflight.program.bindings import bind, constant, fold, is_unknown
 from preflight.program.call_site import is_module, words
 from preflight.program.layer_parameters import LAYERS, WITHOUT_PARAMETERS, NotCounted, numbers, times, total
-from preflight.program.library_parts import layer_part, model_part
+from preflight.program.library_parts import layer_part, model_part, without_last_children
 from preflight.program.model_configurations import table
 from preflight.program.optimizers import is_optimizer
 from preflight.program.trained import given_to_optimizer, makes_optimizer, reachable, whose_method
 from preflight.python.hooks.torch import REPEATED, UNCOUNTED
 from preflight.python.objects import (
+    BASE,
     CHANGED,
     Abstract,
     Attribute,
@@ -34,6 +35,7 @@ from preflight.python.objects import (
     Key,
     alternatives,
     has_unknown,
+    is_children,
     is_expr,
     to_expr,
 )
@@ -42,10 +44,10 @@ from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, names
 
 _NN = "torch.nn."
-_PLAIN = ("torchmetrics.", "logging.", "random.", "numpy.", "math.", "pathlib.", "collections.", "einops.",
+_PLAIN = ("torchmetrics.", "logging.", "random.", "numpy.", "math.", "pathlib.", "collections.", "einops.", "path.",
           "builtins.", "torcheval.metrics.", "functools.", "os.", "json.", "time.", "copy.", "torch.optim.",
-          "torch.device", "torch.Generator", "wandb.", "torchvision.transforms.", "torch.amp.",
-          "torch.cuda.")  # fmt: skip
+          "torchaudio.transforms.", "torch.device", "torch.Generator", "wandb.", "torchvision.transforms.",
+          "torch.amp.", "torch.cuda.")  # fmt: skip
 """What makes objects that are no parts of a model, or have no parameters."""
 
 
@@ -62,7 +64,21 @@ _HOLDERS = ("torch.nn.Sequential", "torch.nn.ModuleList")
 
 
 def _is_empty(base: str) -> bool:
-    return base.endswith(_EMPTY) or base in _HOLDERS
+    """Whether a base brings no parameters of its own."""
+    return base.endswith(_EMPTY) or base in _HOLDERS or (base.startswith(_NN) and _is_plain_layer(_short(base)))
+
+
+def _is_plain_layer(name: str) -> bool:
+    return name in WITHOUT_PARAMETERS or name.endswith("Loss")
+
+
+def _layer_name(base: str) -> str | None:
+    """The layer of torch.nn that a class extends, if its parameters are counted."""
+    return _short(base) if base.startswith(_NN) and _short(base) in LAYERS else None
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _may_hold_parameters(cls: ClassValue) -> bool:
@@ -202,13 +218,28 @@ class _Counting(Struct):
         cls = value.cls
         assert cls is not None
         self.classes[id(cls)] = cls
-        self.foreign += [f"it extends {base}" for base in cls.external_bases if "." in base and not _is_empty(base)]
+        bases = [base for base in cls.external_bases if "." in base and not _is_empty(base)]
+        layer = _layer_name(bases[0]) if len(bases) == 1 else None
+        own = self._own_layer(value, layer) if layer is not None else Const(0)
+        self.foreign += [f"it extends {base}" for base in bases if layer is None]
         added = {key for key in value.attributes if isinstance(key, tuple)}  # by `add_module`, not by assignment
         for name in _called_parts(cls):
             part = value.attributes.get(name)
             if isinstance(part, Attribute) or (part is not None and is_expr(part) and has_unknown(to_expr(part))):
                 self.left.append(f"it calls {name}, which is not known")
-        return total([self._member(v, key, key in added) for key, v in value.attributes.items()])
+        return total([own, *(self._member(v, key, key in added) for key, v in value.attributes.items())])
+
+    def _own_layer(self, value: Instance, name: str) -> Expr:
+        """The parameters of the layer of torch.nn that an object is (`class Wide(nn.Linear)`), without the parts of it
+        that its class replaces."""
+        made = value.state.get(BASE)
+        if not isinstance(made, CallRecord) or not made.complete:
+            self.left.append(f"the arguments of the torch.nn.{name} that it extends are not known")
+            return Const(0)
+        sizes = LAYERS[name](replace(made, method=name))
+        if set(value.attributes) & {"weight", "bias"} and "all" in sizes:
+            raise NotCounted(f"a weight of torch.nn.{name} is replaced")
+        return total([size for part, size in sizes.items() if part not in value.attributes])
 
     def _member(self, value: Abstract, key: Key, added: bool) -> Expr:
         """The parameters of what an attribute holds. A library's model that is called a copy of another is none that is
@@ -255,7 +286,7 @@ class _Counting(Struct):
             raise NotCounted(f"torch.nn.{name} is not counted")
         layer = LAYERS.get(name)
         if layer is None:
-            if home or name in WITHOUT_PARAMETERS or name.endswith("Loss") or name[:1].islower():
+            if home or _is_plain_layer(name) or name[:1].islower():
                 return total([self.of(one) for one in value.attributes.values()])
             raise NotCounted(f"torch.nn.{name} is not counted")
         if not record.complete:
@@ -283,12 +314,29 @@ class _Counting(Struct):
 
     def _several(self, value: Instance, record: CallRecord, name: str) -> Expr:
         given = record.arguments if name == "Sequential" else record.arguments[:1]
-        if not record.complete:
+        cut = [self._children(one) for one in record.spread]
+        if not record.complete and (not cut or None in cut):
             self.foreign.append("the number of its layers is not known")
         named = given[0] if name == "ModuleDict" and given else None
         if isinstance(named, Container) and set(named.items) & set(value.attributes):  # another layer under its name
             given = (replace(named, items={k: v for k, v in named.items.items() if k not in value.attributes}),)
-        return total([*(self._items(one) for one in given), *(self._items(one) for one in value.attributes.values())])
+        held = [self._items(one) for one in (*given, *value.attributes.values())]
+        return total([*held, *(count for count in cut if count is not None)])
+
+    def _children(self, value: Abstract) -> Expr | None:
+        """The parameters of a library's model without its last children: `Sequential(*list(model.children())[:-1])`."""
+        inner = value.receiver if isinstance(value, Attribute) else None
+        made = inner.record if isinstance(inner, Instance) and is_children(inner) else None
+        model = made.receiver_object if made is not None else None
+        if not isinstance(value, Attribute) or not isinstance(model, Instance):
+            return None
+        if id(model) in self.seen:
+            return Const(0)
+        count = without_last_children(model, value.name)
+        if count is not None:
+            self.seen.add(id(model))
+            self.left.append(f"of {model.made_by}() it has the layers without the last")
+        return count
 
     def _items(self, value: Abstract) -> Expr:
         if isinstance(value, Container):
@@ -349,9 +397,13 @@ class OwnModel(Struct, frozen=True):
 
 
 def own_model(records: Sequence[CallRecord]) -> OwnModel | None:
-    """The class of the project that a program trains; None if it trains none. Of several that the text does not choose
-    from, the smallest is counted."""
-    values = list(_trained_values(records))
+    """The class of the project that a program trains; None if it trains none."""
+    return _counted(list(_trained_values(records)))
+
+
+def _counted(values: Sequence[Abstract]) -> OwnModel | None:
+    """The class of the project that these objects have; None if they have none. Of several that the text does not
+    choose from, the smallest is counted."""
     made = [one for value in values for one in alternatives(value)]
     classes = {id(one.cls): one.cls for one in made if isinstance(one, Instance) and one.cls is not None}
     if not made or not all(isinstance(one, Instance) and (is_module(one.cls) or _is_layer(one)) for one in made):
@@ -395,10 +447,20 @@ def own_module_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     unknown = Unknown(f"{what}{why}; a dry run tells its memory", Cause.not_modelled)
     named = Binding("model.name", Const(unknown, model.origin), Rank.read, model.origin)
     found = [named] if model.is_class else []  # layers of torch have no name to look for
+    return [*found, *_parameters(model)]
+
+
+def parameter_bindings(model: Instance) -> list[Binding]:
+    """The parameters of an object that is the model, as far as they are known."""
+    counted = _counted([model])
+    return [] if counted is None else _parameters(counted)
+
+
+def _parameters(model: OwnModel) -> list[Binding]:
     if model.foreign or constant(model.count) == 0:
-        return found
+        return []
     field_ = "model.least_parameters" if model.left else "model.parameters"
-    return [*found, bind(field_, model.count, Rank.read, model.origin)]
+    return [bind(field_, model.count, Rank.read, model.origin)]
 
 
 def _trained_values(records: Sequence[CallRecord]) -> Iterator[Abstract]:

@@ -153,7 +153,8 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
             return _environment(ev, to_expr(index))
         if value.name == "sys.argv":
             return _argument(ev, to_expr(index), origin)
-        return value if value.name[:1].isupper() or value.name.startswith("typing") else Attribute(value, "[]", origin)
+        plain = value.name[:1].isupper() or value.name.startswith("typing")
+        return value if plain else Attribute(value, "[]", origin, index)
     if isinstance(value, Either):
         return ev.on_both_sides(value, lambda side: item(ev, side, index, node, frame))
     if isinstance(value, ClassValue):

@@ -23,6 +23,7 @@ from preflight.python.objects import (
     ModuleValue,
     alternatives,
     changes_in_loop,
+    is_children,
     is_expr,
     openness,
     sequence,
@@ -140,7 +141,7 @@ def _copied(kind: str) -> Callable[[CallSite], Abstract]:
 
 def _opaque(site: CallSite, kind: str) -> Abstract:
     value = site.args[0]
-    if of_file_names(value):
+    if of_file_names(value) or is_children(value):
         return value
     if is_expr(value):
         return value if not isinstance(to_expr(value), Const) else site.unknown("its items are not known")

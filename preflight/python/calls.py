@@ -15,6 +15,7 @@ from preflight.python.functions import invoke
 from preflight.python.ledger import Ledger
 from preflight.python.methods import call_method, same_object
 from preflight.python.objects import (
+    BASE,
     Abstract,
     Attribute,
     CallRecord,
@@ -48,12 +49,15 @@ def evaluate_call(ev: Evaluator, node: ast.Call, frame: Frame) -> Abstract:
 def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
     """The call with its arguments."""
     args: list[Abstract] = []
+    spread: list[Abstract] = []
     complete = True
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            items = ev.iterate(ev.evaluate(argument.value, frame))
+            given = ev.evaluate(argument.value, frame)
+            items = ev.iterate(given)
             complete = complete and items is not None
             args += items or []
+            spread += [given] if items is None else []
         else:
             args.append(ev.evaluate(argument, frame))
     kwargs: dict[str, Abstract] = {}
@@ -69,7 +73,7 @@ def _site(ev: Evaluator, node: ast.Call, frame: Frame) -> CallSite:
         complete = copy_items(value, unpacked) and complete
         more = more or may_hold_more(value)
         kwargs.update({key: item for key, item in unpacked.items() if isinstance(key, str)})
-    return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete, more)
+    return CallSite(ev, tuple(args), kwargs, node, frame, origins, complete, more, tuple(spread))
 
 
 def call_at(ev: Evaluator, site: CallSite, callee: Abstract) -> Abstract:
@@ -145,6 +149,7 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         more=site.more,
         arguments=site.args,
         keywords=site.kwargs,
+        spread=site.spread,
         receiver_object=holder,
         callee=callee,
     )
@@ -216,6 +221,8 @@ def _result(site: CallSite, callee: Abstract, record: CallRecord) -> Abstract:
             method = class_attribute(callee.cls, name)
             if isinstance(method, FunctionValue):
                 return invoke(ev, replace(method, self_value=callee), site.args, site.kwargs, record)
+    if record.method == "__init__" and isinstance(made := itself(record.receiver_object or callee), Instance):
+        made.state[BASE] = None if BASE in made.state else record  # `super().__init__(...)` of a library's class
     # functions given to a library are called by it: torch.multiprocessing.spawn(main), executor.submit(run), ...
     for value in (*site.args, *site.kwargs.values()):
         if isinstance(value, FunctionValue) and not ev.was_interpreted(value) and record.reached:

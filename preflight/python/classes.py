@@ -10,6 +10,7 @@ from preflight.python.access import class_attribute, mark_changed
 from preflight.python.evaluator import CallSite, Evaluator
 from preflight.python.functions import invoke
 from preflight.python.objects import (
+    BASE,
     Abstract,
     CallRecord,
     ClassValue,
@@ -126,6 +127,7 @@ def instantiate(
         return made
     for key, value in kwargs.items():  # the base class is a library's: no more is known of the object
         made.attributes.setdefault(key, value)
+    made.state[BASE] = record
     for base in cls.external_bases if record is not None else ():
         hook = ev.hooks.get(f"{base}.__init__")
         if hook is not None and record is not None:
@@ -136,7 +138,7 @@ def instantiate(
 def itself(value: Abstract) -> Abstract:
     """The object that `super()` stands for; any other value as it is."""
     found = value.state.get("self") if isinstance(value, Instance) else None
-    return found if isinstance(found, Instance) else value
+    return itself(found) if isinstance(found, Instance) else value
 
 
 def super_object(frame: Frame) -> Abstract:

@@ -463,6 +463,7 @@ class CallSite(Struct, frozen=True):
     """False: further arguments come from `*args` or `**kwargs` that are not known."""
     more: bool = False
     """A mapping is spread that may have any key: what is not given may be in it."""
+    spread: tuple[Abstract, ...] = ()
 
     @property
     def origin(self) -> Origin:

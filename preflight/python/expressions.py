@@ -128,7 +128,7 @@ def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abs
         whole = ev.value_of(to_expr(value))
         if isinstance(whole, (str, tuple)):
             return from_value(whole[cut], to_expr(value).origin)
-    if node.upper is not None and bounds[0] is None and bounds[2] is None and (bounds[1] or 0) > 0:
+    if node.upper is not None and bounds[0] is None and bounds[2] is None and (bounds[1] or 0) != 0:
         return Attribute(value, f"[:{bounds[1]}]", frame.module.origin(node.upper))
     return Attribute(value, "[:]")
 

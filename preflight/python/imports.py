@@ -77,9 +77,19 @@ _PUBLISH_ALL = ("transformers", "trl", "peft", "diffusers")
 """Packages that have the classes of their modules under their own name, too."""
 
 
+_STAND_FOR = {
+    f"unsloth.{home}{name}": whole
+    for home in ("", "trainer.")
+    for name, whole in (("UnslothTrainer", "trl.SFTTrainer"), ("UnslothTrainingArguments", "trl.SFTConfig"))
+}
+"""Classes of a library that extend another's by what decides no memory: a learning rate of the embeddings (unsloth
+2025.11, trainer.py)."""
+
+
 def external(name: str, origin: Origin | None) -> External:
     """An object of a library by its shortest name: `transformers.hf_argparser.HfArgumentParser` is
-    `transformers.HfArgumentParser`."""
+    `transformers.HfArgumentParser`. A class that only extends another library's is that one."""
+    name = _STAND_FOR.get(name, name)
     package, _, rest = name.partition(".")
     last = rest.rpartition(".")[2]
     if package in _PUBLISH_ALL and last != rest and last[:1].isupper() and not last.isupper():
@@ -153,4 +163,4 @@ def namespace_attribute(ev: Evaluator, value: External, name: str, frame: Frame)
         return found
     if is_package_dir(dotted, 0, frame.module, ev.project):
         return External(f"project:{dotted}", value.origin)
-    return External(dotted, value.origin)
+    return External(_STAND_FOR.get(dotted, dotted), value.origin)

@@ -93,6 +93,8 @@ ARRAY = "array"
 """The key of an object's state that says the shape and type of its values: it is an array, whose truth they decide."""
 CHANGED = "changed"
 """The key of an object's state if the program changes a part of it that is not known: which part, or to what."""
+BASE = "base"
+"""The key of an object's state that has the call which makes the part of it that a library's class has."""
 
 
 class External(Struct, eq=False):
@@ -108,6 +110,8 @@ class Attribute(Struct, eq=False):
     receiver: Abstract
     name: str
     origin: Origin | None = None
+    key: Abstract | None = None
+    """Of an item of a library's mapping (`CONFIG_MAPPING[name]`): what it is looked up by."""
 
 
 class FunctionValue(Struct, eq=False):
@@ -347,6 +351,11 @@ def alternatives(value: Abstract) -> Iterator[Abstract]:
     return (one for one in sides(value) if not isinstance(one, Either))
 
 
+def is_children(value: Abstract) -> bool:
+    """Whether it is what `model.children()` gives of a model that is known by its maker alone."""
+    return isinstance(value, Instance) and value.record is not None and value.record.method == "children"
+
+
 def made_by(value: Abstract) -> str | None:
     """The qualified name of an object's class or maker: "torch.optim.AdamW", "models.Net"; None if unknown."""
     for one in alternatives(value):
@@ -437,6 +446,8 @@ class CallRecord(Struct, eq=False):
     arguments: tuple[Abstract, ...] = ()
     keywords: Mapping[str, Abstract] = field(default_factory=dict)
     """The arguments as objects, where an expression says too little (a model, an optimizer)."""
+    spread: tuple[Abstract, ...] = ()
+    """What `*args` spreads of which the items are not known."""
     receiver_object: Abstract | None = None
     callee: Abstract | None = None
     value: Abstract | None = None

@@ -72,11 +72,38 @@ class Position(Struct):
         return self.conditions[self.entered_with[-1] if self.entered_with else 0 :]
 
 
+MOST_WAYS = 8
+"""Different lists of conditions under which one call is made, of which the conditions are kept."""
+
+
 def either_way(one: tuple[Expr, ...], other: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The conditions of what is done under either of two lists of them: without the one that only says which of two
-    alternatives is meant (`model` is made in both branches of an `if`). Else the first list."""
-    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a is not b and a != b), None)
-    if at is None or one[at + 1 :] != other[at + 1 :]:
+    """The conditions of what is done under either of two lists of them: what they share, and in its place that one of
+    the parts holds in which they differ. That part is left out where it only says which of two alternatives is meant
+    (`model` is made in both branches of an `if`), and where one list goes no further than the other."""
+    least = min(len(one), len(other))
+    start = next((at for at in range(least) if not _equal(one[at], other[at])), least)
+    if start == len(one) == len(other):
         return one
-    opposite = Op("not", (one[at],)) == other[at] or Op("not", (other[at],)) == one[at]
-    return (*one[:at], *one[at + 1 :]) if opposite else one
+    end = next((at for at in range(least - start) if not _equal(one[-1 - at], other[-1 - at])), least - start)
+    left, right = one[start : len(one) - end], other[start : len(other) - end]
+    shared = (*one[:start], *one[len(one) - end :])
+    if not left or not right or _opposite(left, right):
+        return shared
+    first, way = _all(left), _all(right)
+    ways = first.operands if isinstance(first, Op) and first.operator == "or" else (first,)
+    if any(_equal(way, each) for each in ways):
+        return one
+    return one if len(ways) >= MOST_WAYS else (*one[:start], Op("or", (*ways, way)), *one[len(one) - end :])
+
+
+def _equal(one: Expr, other: Expr) -> bool:
+    return one is other or one == other
+
+
+def _opposite(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> bool:
+    one, other = left[0], right[0]
+    return len(left) == len(right) == 1 and (Op("not", (one,)) == other or Op("not", (other,)) == one)
+
+
+def _all(conditions: tuple[Expr, ...]) -> Expr:
+    return conditions[0] if len(conditions) == 1 else Op("and", conditions)

@@ -56,3 +56,15 @@ def test_the_place_of_smart_checkpointing(tmp_path: Path) -> None:
     text = PROGRAM.format(loaded='"x/y"', adapted='r=8, use_gradient_checkpointing="unsloth"')
     reading = read_program(text, tmp_path)
     assert text_at(reading, "train.activation_offload", tmp_path) == '"unsloth"'
+
+
+@pytest.mark.parametrize("imported", ["from unsloth import {}, {}", "from unsloth.trainer import {}, {}"])
+def test_unsloths_trainer_is_that_of_trl(imported: str, tmp_path: Path) -> None:
+    plain = PROGRAM.format(loaded='"Qwen/Qwen3-8B", max_seq_length=512', adapted="r=16")
+    line = imported.format("UnslothTrainer", "UnslothTrainingArguments")
+    own = plain.replace("from trl import SFTConfig, SFTTrainer", line)
+    own = own.replace("SFTTrainer(", "UnslothTrainer(").replace("SFTConfig(", "UnslothTrainingArguments(")
+    found, expected = values(read_program(own, tmp_path)), values(read_program(plain, tmp_path))
+    del expected["data.imports"]  # trl itself is not imported
+    assert found == expected
+    assert found["train.batch_size"] == 2

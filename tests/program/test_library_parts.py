@@ -38,6 +38,29 @@ COUNTED = {
     "its name is a setting": ("self.a = AutoModel.from_pretrained(args.name)", BERT),
     "a model of torchvision": ("self.a = torchvision.models.resnet50(weights=None)", RESNET),
     "a model of timm": ('self.a = timm.create_model("resnet50", pretrained=True, num_classes=0)', RESNET),
+    "its stages": ('self.a = timm.create_model("resnet50", features_only=True)', RESNET),
+    "its stages by their numbers": (
+        'self.a = timm.create_model("swin_large_patch4_window12_384", features_only=True, out_indices=(0, 1, 2, 3))',
+        195_195_444,
+    ),
+    "of other samples": (
+        'self.a = timm.create_model("resnet50", in_chans=1, features_only=True, out_indices=(-1,))',
+        RESNET - 9408,
+    ),
+    "of another size": ('self.a = timm.create_model("vit_base_patch16_224", img_size=512)', 85_798_656 - 151_296),
+    "its children without the head": (
+        "net = torchvision.models.resnet50(pretrained=True)\nself.a = torch.nn.Sequential(*list(net.children())[:-1])",
+        RESNET,
+    ),
+    "its children by way of a list": (
+        "net = torchvision.models.resnet50()\nlayers = list(net.children())[:-2]\n"
+        "self.a = torch.nn.Sequential(*layers)\nself.b = torch.nn.Linear(2048, 7)",
+        RESNET + 2048 * 7 + 7,
+    ),
+    "its children beside itself": (
+        "self.net = torchvision.models.resnet50()\nself.a = torch.nn.Sequential(*list(self.net.children())[:-1])",
+        RESNET,
+    ),
     "with a head of the project's": (
         "self.a = torchvision.models.resnet50()\nself.a.fc = torch.nn.Linear(2048, 7)",
         RESNET + 2048 * 7 + 7,
@@ -85,7 +108,12 @@ NOT_COUNTED = {
     "an encoder and a decoder of two models": "from transformers import EncoderDecoderModel as E\n"
     'self.a = E.from_pretrained("bert-base-uncased")',
     "a model that is not known": 'self.a = AutoModel.from_pretrained("some/model")',
-    "its stages": 'self.a = timm.create_model("resnet50", features_only=True)',
+    "some of its stages": 'self.a = timm.create_model("resnet50", features_only=True, out_indices=(1, 2))',
+    "stages that are not known": 'self.a = timm.create_model("resnet50", features_only=True, out_indices=chosen)',
+    "stages of a model that has none": 'self.a = timm.create_model("selecsls42b", features_only=chosen)',
+    "children that are not known": "self.a = torch.nn.Sequential(*list(models.resnet50().children())[:-1])",
+    "more of its children": "self.a = torch.nn.Sequential(*list(torchvision.models.densenet121().children())[:-2])",
+    "children beside a parameter": "self.a = torch.nn.Sequential(*list(torchvision.models.vit_b_16().children())[:-1])",
 }
 
 

@@ -75,6 +75,62 @@ def test_attributes_of_a_configuration_that_is_made(tmp_path: Path) -> None:
     assert (found["model.config.hidden_size"], found["model.config.num_hidden_layers"]) == (64, 3)
 
 
+BY_TYPE = """
+if args.model is None:
+    config = transformers.CONFIG_MAPPING[args.kind]()
+    if args.text is not None:
+        config.update_from_string(args.text)
+    {more}
+else:
+    config = transformers.AutoConfig.from_pretrained(args.model)
+if args.model is None:
+    model = transformers.AutoModelForCausalLM.from_config(config)
+else:
+    model = transformers.AutoModelForCausalLM.from_pretrained(args.model, config=config)
+"""
+PARSER = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind", default="gpt2")
+parser.add_argument("--model")
+parser.add_argument("--text")
+args = parser.parse_args()
+"""
+
+
+def by_type(tmp_path: Path, more: str = "pass", **given: Value) -> dict[str, Value]:
+    return told(PARSER + BY_TYPE.format(more=more), tmp_path, **given)
+
+
+@pytest.mark.parametrize(("given", "kind"), [({}, "gpt2"), ({"kind": "opt"}, "opt")])
+def test_a_configuration_by_its_type_has_the_defaults_of_its_class(
+    given: dict[str, Value], kind: str, tmp_path: Path
+) -> None:
+    found = by_type(tmp_path, **given)
+    assert (found["model.architecture"], found["model.config.model_type"]) == (kind, kind)
+    assert found.get("model.name") is None
+
+
+def test_a_model_that_is_named_is_not_made_by_its_type(tmp_path: Path) -> None:
+    found = by_type(tmp_path, model="gpt2-medium")
+    assert (found["model.name"], found.get("model.architecture")) == ("gpt2-medium", None)
+
+
+def test_a_text_that_changes_a_configuration_is_not_read(tmp_path: Path) -> None:
+    assert is_unknown(by_type(tmp_path, text="n_layer=3")["model.architecture"])
+
+
+def test_what_is_set_later_is_not_the_classs(tmp_path: Path) -> None:
+    assert by_type(tmp_path, "config.n_layer = 3")["model.config.n_layer"] == 3
+    assert is_unknown(by_type(tmp_path, "config.n_layer = measure()")["model.config.n_layer"])
+
+
+def test_a_class_without_arguments_has_its_defaults(tmp_path: Path) -> None:
+    made = "model = transformers.GPT2LMHeadModel(transformers.GPT2Config({}))\n"
+    assert told(made.format(""), tmp_path)["model.config.model_type"] == "gpt2"
+    assert "model.config.model_type" not in told(made.format("n_layer=measure()"), tmp_path)
+
+
 LOADED = 'model = transformers.AutoModelForCausalLM.from_pretrained("gpt2")\n'
 UNKNOWN_SIZE = {
     "a list that is not known": "tok.add_tokens(load())\n",

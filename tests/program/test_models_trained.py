@@ -329,3 +329,22 @@ def test_a_registered_model_that_computes_much_is_unknown_and_the_rest_is_read(t
     assert "model.target" not in found
     assert is_unknown(found["model.name"])
     assert found["train.batch_size"] == 4
+
+
+def test_what_looks_into_a_model_makes_none(tmp_path: Path) -> None:
+    """A perceptual loss cuts a model at its layers: the function that does it is not the model."""
+    text = """
+import torch
+from torchvision import models
+from torchvision.models.feature_extraction import create_feature_extractor
+
+made = models.resnet50()
+names = models.list_models()
+weights = models.get_model_weights("resnet50")
+features = create_feature_extractor(models.vgg19(), ["features.35"])
+optimizer = torch.optim.Adam(made.parameters())
+for x in data:
+    made(x).sum().backward()
+    optimizer.step()
+"""
+    assert values(read_program(text, tmp_path))["model.target"] == "torchvision:resnet50"

@@ -301,6 +301,49 @@ def test_as_many_as_torch_makes(tmp_path: Path, body: str) -> None:
     assert found.get("model.parameters") == made
 
 
+EXTENDED = """
+class Clip(nn.Hardtanh):
+    def __init__(self, inplace=False):
+        super().__init__(0, 20, inplace)
+
+class Same(nn.Conv2d):
+    def forward(self, x):
+        return super().forward(x)
+
+class Wide(nn.Linear):
+    def __init__(self, size, out):
+        super(Wide, self).__init__(size, 2 * out, bias=False)
+        self.scale = nn.Parameter(torch.ones(out))
+
+class Wider(Wide):
+    def __init__(self, size):
+        super().__init__(size, 2 * size)
+        self.norm = nn.LayerNorm(size)
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.a = Clip()\nself.out = nn.Linear(width, 3)",
+        "self.a = Same(3, width, 3, groups=3)\nself.out = Same(width, 4, kernel_size=1, bias=False)",
+        "self.out = Wide(width, 5)",
+        "self.out = nn.Sequential(*[Wider(width) for _ in range(depth)])",
+    ],
+)
+def test_a_layer_of_torch_that_a_class_extends_is_a_part(tmp_path: Path, body: str) -> None:
+    pytest.importorskip("torch")
+    scope: dict[str, object] = {}
+    exec(program(body, EXTENDED).replace('.to("cuda")', ""), scope)
+    made = sum(one.numel() for one in scope["model"].parameters())  # type: ignore[attr-defined]
+    assert read(tmp_path, body, EXTENDED).get("model.parameters") == made
+
+
+def test_a_layer_that_is_made_with_what_is_not_known_is_left_out(tmp_path: Path) -> None:
+    found = read(tmp_path, "self.a = Same(*sizes)\nself.out = nn.Linear(width, 10)", EXTENDED)
+    assert found.get("model.least_parameters") == 24 * 10 + 10
+
+
 METHOD = """
 import torch
 from torch import nn

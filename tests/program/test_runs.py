@@ -83,3 +83,51 @@ def test_runs_under_a_condition_that_holds_a_dictionary(tmp_path: Path) -> None:
     kinds = "kinds = {'linear': {'steps': {'warm': 0}}}\n"
     calls = "if kinds.get(sys.argv[1]) is None:\n    train(size=4)\n    train(size=32)\n"
     assert is_unknown(values(read_program("import sys\n" + TRAIN + kinds + calls, tmp_path))["train.batch_size"])
+
+
+TWO_WAYS = """
+import argparse
+import os
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+def curriculum(args):
+    if not os.path.exists(args.rows):
+        {fallback}
+    model = AutoModelForSequenceClassification.from_pretrained(args.model)
+    Trainer(model, TrainingArguments("out", per_device_train_batch_size={first})).train()
+
+def train(args):
+    if not os.path.exists(args.rows):
+        return 1
+    model = AutoModelForSequenceClassification.from_pretrained(args.model)
+    Trainer(model, TrainingArguments("out", per_device_train_batch_size={second})).train()
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="bert-base-uncased")
+parser.add_argument("--rows", default="rows.jsonl")
+parser.add_argument("--two-phases", action="store_true")
+args = parser.parse_args()
+if args.two_phases:
+    curriculum(args)
+else:
+    train(args)
+"""
+
+
+@pytest.mark.parametrize("fallback", ["return 1", "return train(args)"])
+def test_a_parameter_decides_which_of_two_trainings_is_made(fallback: str, tmp_path: Path) -> None:
+    reading = read_program(TWO_WAYS.format(first=4, second=16, fallback=fallback), tmp_path)
+    found = values(reading)
+    assert (found["model.name"], found["train.batch_size"]) == ("bert-base-uncased", 16)
+    assert values(reading, {"model": "gpt2"})["model.name"] == "gpt2"
+
+
+def test_of_the_other_training_its_own_value_counts(tmp_path: Path) -> None:
+    reading = read_program(TWO_WAYS.format(first=4, second=16, fallback="return 1"), tmp_path)
+    assert values(reading, {"two_phases": True})["train.batch_size"] == 4
+
+
+def test_a_training_that_only_a_run_chooses_is_unknown(tmp_path: Path) -> None:
+    text = TWO_WAYS.format(first=4, second=16, fallback="return train(args)")
+    reading = read_program(text, tmp_path)
+    assert is_unknown(values(reading, {"two_phases": True})["train.batch_size"])

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from preflight.frameworks.calls import IDENTITIES, CallFacts, read_calls
+from preflight.program.own_modules import parameter_bindings
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.budgets import NESTED_TABLES
 from preflight.vocabulary.caches import CacheKind
@@ -80,13 +81,18 @@ def _facts(settings: Mapping[str, Expr], project: Project) -> CallFacts:
     records = records_of(settings)
     own = {node: path for node, record in records.items() if (path := _module_of(record.name, project)) is not None}
     calls = [record for node, record in records.items() if node not in own]
-    if own:
-        calls += _Objects(settings, records, own, project).calls()
+    objects = _Objects(settings, records, own, project) if own else None
+    if objects is not None:
+        calls += objects.calls()
     said = read_calls(calls, project)
     # The values include the overrides, so they do not outrank the text of the program.
     bindings = [replace(one, rank=min(one.rank, Rank.read), expr=_placed(one.expr)) for one in said.bindings]
     if not any(one.field in IDENTITIES for one in bindings):
-        bindings += [_own_model(records[node]) for node in own if node.rpartition(".")[2] in _MODELS]
+        models = [node for node in own if node.rpartition(".")[2] in _MODELS]
+        bindings += [_own_model(records[node]) for node in models]
+        made = [objects.made[node] for node in models if objects is not None and node in objects.made]
+        if len(made) == 1 and not any(one.field.endswith("parameters") for one in bindings):
+            bindings += [replace(one, expr=_placed(one.expr)) for one in parameter_bindings(made[0])]
     return replace(said, bindings=tuple(bindings))
 
 
@@ -159,6 +165,8 @@ class _Objects:
         self.settings, self.records, self.own = settings, records, own
         self.evaluator: Interpreter = Interpreter(project)
         self.project = project
+        self.made: dict[str, Instance] = {}
+        """The objects of nodes that are in no other object of the project."""
 
     def calls(self) -> list[CallRecord]:
         """The calls that the objects make, also in hooks that a framework would call. Raises OverBudget."""
@@ -169,6 +177,7 @@ class _Objects:
             if not any(node.startswith(f"{other}.") for other in self.own if other != node):
                 made = self._made(node, 0)
                 if isinstance(made, Instance) and made.cls is not None:
+                    self.made[node] = made
                     self._with_trainer(made)
         ev.reached = False
         for module in list(ev.modules.values()):

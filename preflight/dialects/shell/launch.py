@@ -13,13 +13,20 @@ from preflight.dialects.shell import docker_run, repeated, submit
 from preflight.dialects.shell.console_scripts import stub_of
 from preflight.dialects.shell.interpreter import Shell, StartedCommand
 from preflight.dialects.shell.outputs import plain_name
-from preflight.dialects.shell.places import directories_of, in_project, place_of, started_in, target_of
+from preflight.dialects.shell.places import (
+    directories_of,
+    in_project,
+    module_in_folder,
+    place_of,
+    started_in,
+    target_of,
+)
 from preflight.dialects.shell.values import word_text
 from preflight.dialects.shell.written import files_written
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import LaunchCommand, as_the_environment_says, asks_the_machine, take_apart
 from preflight.vocabulary.project import Project
-from preflight.vocabulary.reading import HET_GROUP, Launch, Link, Request, Submitted, Word
+from preflight.vocabulary.reading import HET_GROUP, Launch, Link, LinkKind, Request, Submitted, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, Unknown, evaluate, unknown
 
 MAX_PEELED = 12
@@ -430,7 +437,9 @@ def _found(
         name = command.name
         link = None
         if name is not None:
-            link = Link("module", name, command.words, {}, launch, origin, run.group)
+            path, directory = module_in_folder(name, run, shell, project)
+            kind: LinkKind = "module" if path is None else "program"
+            link = Link(kind, path or name, command.words, {}, launch, origin, run.group, directory)
         return Launched(link, trains)
     path = target_of(command.target, run, shell, project)
     if path is None:

@@ -36,7 +36,7 @@ def links_of(shell: Shell, project: Project, request: Request | None) -> LinksOf
     external = False
     for run in shell.runs:
         found = tuple(launched(run, shell, project, request))
-        links += [one.link for one in found if one.link is not None]
+        links += [one.link for one in found if one.link is not None and not _is_light(one.link)]
         external = external or any(one.link is None and one.trains for one in found)
         missing += [one.missing for one in found if one.missing is not None]
         program = _program(run, found)
@@ -58,6 +58,11 @@ def _program(run: StartedCommand, found: Sequence[Launched]) -> StartedProgram |
     if not starts and _takes_little(command, name) and (not places or command.kind == "module"):
         return None
     return StartedProgram(name, run.group, places)
+
+
+def _is_light(link: Link) -> bool:
+    """Whether a link starts a module that trains nothing: `python -m venv`, `python -m pip`."""
+    return link.kind == "module" and link.target in _light_programs()[1]
 
 
 def _activates(words: Sequence[Word]) -> bool:

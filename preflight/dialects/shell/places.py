@@ -45,6 +45,18 @@ def target_of(word: Word, run: StartedCommand, shell: Shell, project: Project) -
     return None
 
 
+def module_in_folder(name: str, run: StartedCommand, shell: Shell, project: Project) -> tuple[str | None, str | None]:
+    """The file of `python -m pkg.train` and the folder that it is started in, where that is not the project's own:
+    `cd code && python -m pkg.train`. (None, None) for a module of the project's folder, and for any other."""
+    stem = name.replace(".", "/")
+    for text in (f"{stem}.py", f"{stem}/__main__.py"):
+        path = in_project(text, run, project, shell.source.path)
+        if path is not None:
+            directory = started_in(text, path, run, shell, project)
+            return (path, directory) if directory not in (None, ".") else (None, None)
+    return None, None
+
+
 def in_project(text: str | None, run: StartedCommand, project: Project, script: str | None = None) -> str | None:
     """The file of that name, relative to the current directory of the script. An absolute path may match by its end."""
     if not text or text.startswith("-") or "\n" in text or len(text) > 1024:

@@ -217,3 +217,67 @@ def test_the_name_that_a_class_of_the_project_gets_is_not_its_model(body: str, k
     settings: dict[str, Expr] = {"model._target_": Const("nets.vit.ViT"), "model.name": Const("gpt2")}
     found = composed_of(tmp_path, {"nets/vit.py": "import transformers\n" + VIT.format(body)}, settings)
     assert (found["model.name"] == "gpt2") is known
+
+
+NETS = """
+import path
+import timm
+import torch
+import lightning
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, width, depth, more=None):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Linear(width, width) for _ in range(depth)])
+        self.out = nn.Linear(width, 10)
+        {more}
+
+class Module(lightning.LightningModule):
+    def __init__(self, net, optimizer=None):
+        super().__init__()
+        self.net = net
+
+    def configure_optimizers(self):
+        return self.hparams.optimizer(params=self.parameters())
+"""
+
+
+def parameters(root: Path, more: str = "", **changed: Expr) -> dict[str, Value]:
+    """What is known of a Lightning module and its network, by a composition that makes them."""
+    (root / "nets.py").write_text(NETS.replace("{more}", more))
+    settings: dict[str, Expr] = {
+        "model._target_": Const("nets.Module"),
+        "model.net._target_": Const("nets.Net"),
+        "model.net.width": Const(16),
+        "model.net.depth": Const(3),
+        "model.optimizer._target_": Const("torch.optim.Adam"),
+        "model.optimizer._partial_": Const(True),
+        **{f"model.net.{name}": expr for name, expr in changed.items()},
+    }
+    given = {"width": Const(8)}
+    found = composed(settings, Project(root, Settings())).bindings
+    return {b.field: evaluate(b.expr, given) for b in found if b.field.endswith("parameters")}
+
+
+def test_the_parameters_of_the_projects_module_are_counted(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from torch import nn
+
+    made = nn.ModuleList([*(nn.Linear(16, 16) for _ in range(3)), nn.Linear(16, 10)])
+    assert parameters(tmp_path) == {"model.parameters": sum(one.numel() for one in made.parameters())}
+
+
+@pytest.mark.parametrize(
+    ("more", "changed", "found"),
+    [
+        ("", {"width": Ref("width")}, {"model.parameters": 3 * (8 * 8 + 8) + 8 * 10 + 10}),
+        ("self.a = nn.Conv1d(4, more, 3)", {}, {"model.least_parameters": 3 * (16 * 16 + 16) + 16 * 10 + 10}),
+        ("self.a = timm.create_model('some_model')", {}, {}),
+        ("self.a = nn.Sequential(*layers())", {}, {}),
+    ],
+)
+def test_parts_of_it_that_are_not_known(
+    more: str, changed: dict[str, Expr], found: dict[str, Value], tmp_path: Path
+) -> None:
+    assert parameters(tmp_path, more, **changed) == found
