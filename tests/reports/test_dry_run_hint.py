@@ -63,4 +63,5 @@ def test_no_command_where_all_is_known(project: Write, check: Command) -> None:
 
 def test_the_command_starts_in_the_folder_of_its_project(project: Write, check: Command) -> None:
     project({"app/preflight.toml": "", "app/train.py": UNKNOWN})
-    assert "tells what it needs:\n  cd app && preflight dry-run --save -- python train.py\n" in check("app/train.py").out
+    found = check("app/train.py").out
+    assert "tells what it needs:\n  cd app && preflight dry-run --save -- python train.py\n" in found
