@@ -57,6 +57,7 @@ class FitsOnlyIf(Rule):
     name = "fits-only-if"
     summary = "A setting is unknown: the largest value that fits"
     tags = ("gpu-memory",)
+    remark = True
     examples = (
         Example(
             "The length is nowhere in the files",
