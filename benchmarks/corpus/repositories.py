@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 FILE = HERE / "repositories.toml"
 
 
-Group = Literal["dev", "held", "last", "field", "blind", "fresh", "stated"]
+Group = Literal["dev", "held", "last", "field", "blind", "fresh", "stated", "unseen"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 

@@ -59,6 +59,9 @@ STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "
           "model.least_parameters")  # fmt: skip
 """Fields that decide how much of the states of a model a GPU holds: with another value it may be a small part."""
 
+MODEL = ("model.name", "model.path", "model.target", "model.architecture")
+"""Fields that say which model it is."""
+
 TYPES = ("train.precision", "train.weights_dtype")
 """Fields that decide how many bytes a weight has."""
 
@@ -169,6 +172,8 @@ class Certainty(Struct, dict=True):
                 *self._blamed(job, partial(self._device_fits, job), self.estimator.device_bound),
             )
             return replace(found, verdict="fits-if", assumptions=assumed) if assumed else found
+        if found.verdict == "exceeds" and (other := tuple(self._other_model(job))):
+            return replace(found, verdict="unknown", assumptions=other, find_largest_batch=lambda: None)
         if found.lower_bound:
             # what is frozen has no gradients and no states
             small = any(self._frozen(job)) or self._may_be_adapted(job)
@@ -375,6 +380,11 @@ class Certainty(Struct, dict=True):
             if half is None or half.verdict != "exceeds":
                 yield self._assumption(job, name, f"in {value} they may fit: {OPEN}")
                 return
+
+    def _other_model(self, job: Job) -> Iterator[Assumption]:
+        """The model, if only the name of a setting says that the job trains it: it may be another, of any size."""
+        named = (name for name in MODEL if name in self.weak and self.weak[name].standing is Standing.by_name)
+        yield from (self._assumption(job, name) for name in named)
 
     def _sharding(self, job: Job) -> Iterator[Assumption]:
         """The sharding, if the file that decides it was not read and the job may fit with its states split over its

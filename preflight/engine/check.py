@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -328,7 +329,10 @@ def _findings(case: Case, asked: CheckSetup) -> Iterator[Finding]:
     for rule in asked.rules:
         options = registry.options_of(rule, case.settings)
         own = case if rule.options is Options else replace(case, options=options)
-        for finding in _said(rule, case, partial(rule().check, own)):
+        time = asked.tracing.time if rule.remark else None
+        with time.for_remarks() if time is not None else nullcontext():
+            found = _said(rule, case, partial(rule().check, own))
+        for finding in found:
             place = finding.origin or Origin(case.study.paths[0], Span(0, 0))
             yield replace(finding, study=case.index, origin=place)
     claimed = {rule.name for rule in asked.rules} | set(registry.rules(asked.options.trust))

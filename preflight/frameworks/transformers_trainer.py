@@ -272,7 +272,9 @@ def parameters(
     may = in_use(version, trl, used)
     own = {**arguments_at(flavour, may.told("transformers"), may.told("trl")), **_OTHERS}
     found = [_agreed(one, flavour, may) if one.name in _DECIDING else one for one in _flags(own)]
-    older = _flags({name: own[new] for name, new in older_names(flavour, may).items() if new in own}, None)
+    # also of releases that the arguments rule out: `from_flags` asks for these
+    others = older_names(flavour, in_use(version, trl))
+    older = _flags({name: own[new] for name, new in others.items() if new in own}, None)
     unsaid = Const(Unknown("no command line that was read says which parts of the program run", Cause.not_set))
     parts = _flags({name: Argument("bool", None) for name in PARTS})
     return [*found, *older, *(replace(one, default=unsaid) for one in parts)]

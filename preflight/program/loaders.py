@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from preflight.program.bindings import bind, constant, same, under
-from preflight.program.call_site import chain_of, exclude_each_other, role_of, targets
+from preflight.program.call_site import chain_of, evaluates, exclude_each_other, loops_around, role_of, targets
 from preflight.program.loops import backwards, in_turns, runs_on_pieces
 from preflight.program.made_inputs import sample_shape_bindings
 from preflight.program.names import field_for
@@ -76,7 +76,21 @@ def loader_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
                 one = unknown(why, record.origin)
                 bindings = [bind(each.field, one) if each.field == "train.batch_size" else each for each in bindings]
             found += under(record.conditions, bindings)
-    return [*found, *_largest_validation(by_role["validation"])]
+    return [*found, *_largest_validation(by_role["validation"]), *_rows_in_batches(records, project)]
+
+
+def _rows_in_batches(records: Sequence[CallRecord], project: Project) -> Iterator[Binding]:
+    """Batches of a data set of the hub without a loader, around a backward pass: `for b in rows.iter(batch_size=4)`.
+    A loop that prepares the rows goes over batches as well, of a size of its own."""
+    given = [one for one in records if one.method == "iter" and "batch_size" in one.kwargs and not evaluates(one)]
+    if not given:
+        return
+    trains = [loop for end in backwards(records) for one in chain_of(end) for loop in loops_around(one, project)]
+    over = [node for loop in trains if not isinstance(loop, ast.While) for node in ast.walk(loop.iter)]
+    names = {node.id for node in over if isinstance(node, ast.Name)}
+    for record in given:
+        if record.node in over or names.intersection(targets(record, project)):
+            yield from under(record.conditions, [bind("train.batch_size", record.kwargs["batch_size"])])
 
 
 def _largest_validation(records: Sequence[CallRecord]) -> Iterator[Binding]:

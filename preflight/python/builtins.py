@@ -14,6 +14,7 @@ from preflight.python.known_kinds import LENGTH, of_file_names
 from preflight.python.objects import (
     Abstract,
     Attribute,
+    ClassValue,
     Config,
     Container,
     External,
@@ -30,11 +31,11 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.spread import copy_items
-from preflight.python.unknown_names import any_attribute, set_any
+from preflight.python.unknown_names import any_attribute, attributes, set_any
 from preflight.vocabulary.values import Cause, Const, Op, Ref, names, unknown
 
 SILENT = frozenset(
-    ("print", "isinstance", "issubclass", "callable", "id", "hash", "repr", "input", "format", "eval",
+    ("print", "issubclass", "callable", "id", "hash", "repr", "input", "format", "eval",
      "compile", "__import__", "locals", "dir", "help", "memoryview", "bytes", "bytearray", "slice",
      "chr", "ord", "hex", "bin", "oct", "ascii", "object", "breakpoint", "complex")
 )  # fmt: skip
@@ -284,9 +285,32 @@ def _hasattr(site: CallSite) -> Abstract:
     holder = site.args[0] if site.args else unknown("nothing")
     if isinstance(name, str) and isinstance(holder, Container) and not holder.open:
         return Const(name in holder.items)
-    if isinstance(name, str) and isinstance(holder, Instance) and name in holder.attributes:
+    if isinstance(name, str) and isinstance(holder, (Instance, ClassValue)) and name in dict(attributes(holder)):
         return Const(True)
+    if isinstance(name, str) and isinstance(holder, ClassValue) and _is_plain(holder):
+        return Const(False)
     return site.unknown("whether the object has the attribute is not known")
+
+
+def _is_plain(cls: ClassValue) -> bool:
+    """Whether all that a class has is written in it and in its bases, which are classes of the project."""
+    return all(isinstance(base, ClassValue) for one in cls.lineage() for base in one.bases)
+
+
+def _isinstance(site: CallSite) -> Abstract:
+    """Of a list, a tuple or a dict that the program makes, and of a class: `isinstance(config, (tuple, list))`."""
+    holder, kinds = site.args if len(site.args) == 2 else (None, None)
+    several = kinds.items.values() if isinstance(kinds, Container) and kinds.kind == "tuple" else (kinds,)
+    types = [one.name for one in several if isinstance(one, External) and one.name in _COLLECTIONS]
+    if len(types) == len(several):
+        if isinstance(holder, Container) and holder.kind in _COLLECTIONS:
+            return Const(holder.kind in types)
+        if isinstance(holder, ClassValue):
+            return Const(False)
+    return site.unknown("isinstance() is not evaluated statically")
+
+
+_COLLECTIONS = frozenset({"list", "tuple", "dict"})
 
 
 def _setattr(site: CallSite) -> Abstract:
@@ -348,6 +372,6 @@ _FUNCTIONS: Mapping[str, Callable[[CallSite], Abstract]] = {
     "range": _range, "list": _copied("list"), "tuple": _copied("tuple"), "set": _copied("set"),
     "frozenset": _copied("set"), "sorted": _sorted, "enumerate": _enumerate, "zip": _zip, "map": _map,
     "filter": _filter, "reversed": _reversed, "next": _next, "iter": _first, "dict": _dict, "getattr": _getattr,
-    "hasattr": _hasattr, "setattr": _setattr, "delattr": _delattr, "vars": _vars, "globals": _globals,
-    "type": _type, "pow": _pow, "divmod": _divmod,
+    "hasattr": _hasattr, "isinstance": _isinstance, "setattr": _setattr, "delattr": _delattr, "vars": _vars,
+    "globals": _globals, "type": _type, "pow": _pow, "divmod": _divmod,
 }  # fmt: skip

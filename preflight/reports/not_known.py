@@ -115,9 +115,14 @@ def worst_box(result: StudyResult) -> Box:
     return next(one.box for one in result.space.boxes if one.worst is result.space.worst)
 
 
+LONG_COMMAND = 120
+"""Characters of a command that a line of a terminal or of a log shows at once."""
+
+
 def dry_run_of(study: Study) -> str:
     """The command that runs the program of a study dry; "" where none is known. Values that are searched or unknown are
-    dots, and a launcher that starts several processes is named with their number."""
+    dots, and a launcher that starts several processes is named with their number. A long command stands in the script
+    that starts it, which a dry run reads as well."""
     link = next((one for one in reversed(study.links) if one.kind in ("program", "module")), None)
     target = link.target if link is not None else study.program or study.paths[0]
     if link is None and not target.endswith(".py"):
@@ -131,7 +136,11 @@ def dry_run_of(study: Study) -> str:
     module = ["-m"] if link is not None and link.kind == "module" else []
     if module and target.endswith(".py"):
         target = target.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
-    return " ".join(["preflight dry-run --save --", *start, *module, shlex.quote(target), *words])
+    command = " ".join([*start, *module, shlex.quote(target), *words])
+    script = study.paths[0]
+    if len(command) > LONG_COMMAND and not script.endswith(".py"):
+        command = shlex.quote(script)
+    return f"preflight dry-run --save -- {command}"
 
 
 def _of_word(word: Word) -> str:

@@ -14,6 +14,7 @@ from preflight.vocabulary.outcome import GPU, Outcome, Report, StudyResult
 from preflight.vocabulary.values import Cause
 from preflight.vocabulary.words import assumed, doubt, fits_if, gib, plural, smallest_gpu
 
+DRY_RUN = "a run of the program without a GPU tells what it needs:"
 _ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
 
 
@@ -45,7 +46,13 @@ def summary(outcome: Outcome, look: Look) -> Iterator[str]:
     ]
     if look.detail == "all":
         for note in dict.fromkeys(
-            [*_first(*_unknown(outcome)), *_host_reasons(outcome), *_dry_run(outcome), *_assumed(outcome), *notes]
+            [
+                *_first(*_unknown(outcome)),
+                *_host_reasons(outcome),
+                *(f"{DRY_RUN} {command}" for command in _dry_run(outcome)),
+                *_assumed(outcome),
+                *notes,
+            ]
         ):
             yield f"note: {clean(note)}"
     else:
@@ -65,7 +72,8 @@ def _in_short(outcome: Outcome, notes: Iterable[str], look: Look) -> Iterator[st
             "unknown", f"the GPU memory of {plural(left, 'more study')}, with other reasons: see --explain", look
         )
     yield from (_remark("unknown", text, look) for text in dict.fromkeys(_host_reasons(outcome)))
-    yield from (f"note: {clean(note)}" for note in _dry_run(outcome))  # in one line, so that it can be copied
+    for command in _dry_run(outcome):  # in a line of its own, so that it can be copied
+        yield f"note: {DRY_RUN}\n  {clean(command)}"
     for note in dict.fromkeys([*_assumed(outcome), *notes]):
         yield _remark("note", note, look)
 
@@ -114,7 +122,7 @@ def _dry_run(outcome: Outcome) -> Iterator[str]:
     if report is not None:
         folder = outcome.shown(report, ".")  # the program's path is relative to the root of its project
         there = command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
-        yield f"a run of the program without a GPU tells what it needs: {there}"
+        yield there
 
 
 def _only_the_gpu(result: StudyResult) -> bool:

@@ -168,8 +168,11 @@ class ProofTime:
             self._since = None
 
 
-TRACES_SECONDS = Budget(60, "seconds of CPU time for traces of a check")
-"""A repository of twenty trainers names twenty models. A law takes some seconds, and is kept for the next run."""
+TRACES_SECONDS = Budget(40, "seconds of CPU time for traces of a check")
+"""A repository of twenty trainers names twenty models. A law takes some seconds, and is kept for the next run; one that
+is compiled and in 8 bits takes thirty, and reading a large repository as much: together a minute."""
+REMARKS_SECONDS = Budget(10, "seconds of CPU time for traces of a check, of which remarks are made")
+"""A remark tells the need at usual values of what no file states. Nobody waits for it as for a verdict."""
 
 
 class TraceTime:
@@ -177,10 +180,24 @@ class TraceTime:
 
     def __init__(self) -> None:
         self.used = 0.0
+        self._for_remarks = False
+
+    @property
+    def limit(self) -> Budget:
+        return REMARKS_SECONDS if self._for_remarks else TRACES_SECONDS
 
     def over(self) -> bool:
         """Whether the time is used up; asked before a law is traced, never within one."""
-        return self.used > TRACES_SECONDS
+        return self.used > self.limit
+
+    @contextmanager
+    def for_remarks(self) -> Iterator[None]:
+        """What is traced within is asked for remarks alone: it stops once traces have taken so much."""
+        self._for_remarks = True
+        try:
+            yield
+        finally:
+            self._for_remarks = False
 
 
 # --- texts: scripts, YAML, JSON, Python -------------------------------------------------------------------------------

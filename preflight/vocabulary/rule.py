@@ -152,6 +152,8 @@ class Rule(Generic[O_co]):
     """Taken from `Rule[...]`."""
     examples: ClassVar[tuple[Example, ...]] = ()
     preview: ClassVar[bool] = False
+    remark: ClassVar[bool] = False
+    """It asks what jobs would need that no file describes: its traces stop before those of verdicts do."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -47,7 +47,8 @@ class FitsOnlyIf(Rule):
     job and no file has it, the finding has the need on one GPU and on each of eight; in the same way it has the need in
     each precision, or at a few sizes of images. If several such settings are missing, it has the need at the least
     demanding and at the most demanding of their usual values, and names both. The finding is information: state the
-    settings to get a verdict. It is a warning if a GPU is stated and none of the shown values fits it.
+    settings to get a verdict. It is a warning if a GPU is stated and none of the shown values fits it, nor a batch size
+    and a length of 1 in their place.
 
     A job that exceeds the GPU even with a batch size and a length of 1 gets an error instead (`gpu-memory-exceeded` or
     `states-exceed-gpu`). A job that is at risk even then gets a warning.
@@ -56,6 +57,7 @@ class FitsOnlyIf(Rule):
     name = "fits-only-if"
     summary = "A setting is unknown: the largest value that fits"
     tags = ("gpu-memory",)
+    remark = True
     examples = (
         Example(
             "The length is nowhere in the files",
@@ -160,6 +162,11 @@ def _named(case: Case, what: str, field: str, points: Sequence[Point], several: 
     if len(exceeding) == len(found):
         least = min((device for device, _ in found), key=lambda device: device.process.expected)
         text = f"{text}, and none of these fits {gpu_name(case)} ({describe(case.job)})"
+        smaller = {name: 1 for name in points[0][0] if name == BATCH or name in LENGTHS}
+        device = _device(case, {**points[0][0], **smaller}) if smaller else least
+        if device is None or device.process.verdict(device.capacity) != "exceeds":
+            yield _info(case, field, text)  # usual values are not the least that the files allow
+            return
         yield _said(case, field, text, Severity.warning, Confidence.medium, estimate=least)
     elif fitting:
         which = "all of them fit" if len(fitting) == len(found) else f"only {' and '.join(fitting)} surely fit"

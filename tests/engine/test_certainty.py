@@ -8,17 +8,19 @@ import pytest
 from folders import Write
 
 from preflight.engine.ask import job_of
+from preflight.engine.certainty import Certainty
 from preflight.engine.check import CheckOptions, analyse, setup
 from preflight.engine.estimator import Estimator
 from preflight.engine.files import batches
 from preflight.engine.worst_values import WORST, with_ranks
+from preflight.machines.gpus import find_gpu
 from preflight.memory.device.law.workload import Resolved
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import Estimates
-from preflight.vocabulary.job import Job, fields
+from preflight.vocabulary.job import Job, build, fields
 from preflight.vocabulary.outcome import StudyResult
 from preflight.vocabulary.spelling import kind_of
-from preflight.vocabulary.standing import Standing
+from preflight.vocabulary.standing import Held, Standing
 from preflight.vocabulary.tracing import SHIPPED_ONLY, Tracing
 
 LOOP = """\
@@ -118,6 +120,20 @@ def test_what_is_not_certain_does_not_fit(
     counts = found.space.counts
     assert (counts.fits, counts.unsafe, counts.fits_if > 0) == (0, 0, True)
     assert found.standings[field] is standing
+
+
+@pytest.mark.parametrize(
+    ("standing", "verdict"),
+    [(Standing.by_name, "unknown"), (Standing.read, "exceeds"), (Standing.assumed, "exceeds")],
+)
+def test_a_model_that_only_a_name_suggests_does_not_exceed(standing: Standing, verdict: str) -> None:
+    """Another model may be the one that is trained."""
+    large = {"model.name": "meta-llama/Llama-2-7b-hf", "train.batch_size": 1, "train.seq_len": 128}
+    known = {"model.name": Held(standing, "only a name suggests it")}
+    device = Certainty(known, Estimator(find_gpu("T4"))).estimate(build({**large, "parallel.strategy": "none"})).device
+    assert device is not None
+    assert device.verdict == verdict
+    assert [one.field for one in device.assumptions] == (["model.name"] if verdict == "unknown" else [])
 
 
 @pytest.mark.parametrize(

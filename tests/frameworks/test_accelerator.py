@@ -20,6 +20,7 @@ SAID = {
     "import lightning as L\ntrainer = L.Trainer(accelerator='cpu')\n": "cpu",
     "import lightning as L\ntrainer = L.Trainer(accelerator='auto')\n": "gpu",
     "from transformers import TrainingArguments\nargs = TrainingArguments('out', use_cpu=True)\n": "cpu",
+    "from trl import DPOConfig\nargs = DPOConfig('out')\nargs.use_cpu = True\n": "cpu",
     "from transformers import TrainingArguments\nargs = TrainingArguments('out', no_cuda=False)\n": None,
     "from accelerate import Accelerator\naccelerator = Accelerator(cpu=True)\n": "cpu",
     "from accelerate import Accelerator\naccelerator = Accelerator()\n": None,

@@ -40,6 +40,7 @@ cutoff_len: 4096
 per_device_train_batch_size: 2
 bf16: true
 """
+UNKNOWN = object()
 TRL = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B
 dataset_name: x/y
@@ -244,3 +245,18 @@ VALUES: st.SearchStrategy[Value] = st.recursive(
 def test_no_shape_of_values_breaks_a_reader(kind: str, top: dict[str, Value], words: dict[str, Value]) -> None:
     said: dict[str, Expr] = {name: Const(value) for name, value in words.items()}
     read_table(kind, arguments_of(None, top, said | ({"batch_size": Ref("an axis")} if words else {})))
+
+
+@pytest.mark.parametrize(
+    ("more", "method"),
+    [
+        ("", None),
+        ("lora_r: 16\n", UNKNOWN),
+        ("lora_r: 16\nuse_peft: true\n", "lora"),
+        ("lora_r: 16\nuse_peft: false\n", None),
+    ],
+)
+def test_settings_of_lora_without_a_switch(more: str, method: object, tmp_path: Path) -> None:
+    """`peft_enabled: true` of a script of its own may switch the adapters on."""
+    found = values(read("x.yaml", TRL.replace("use_peft: true\n", "") + more, tmp_path)).get("train.peft.method")
+    assert (UNKNOWN if isinstance(found, Unknown) else found) == method

@@ -142,3 +142,19 @@ def test_batches_of_a_data_set_of_the_hub_without_a_loader(tmp_path: Path) -> No
     text = "import datasets\nrows = datasets.load_dataset('a')\n" + body + checked
     text = text.replace("{line}", "x = views").replace("{given}", "x")
     assert values(read_program(text, tmp_path))["train.batch_size"] == 4
+
+
+@pytest.mark.parametrize("loop", ["rows.iter(batch_size=1)", "batches"])
+def test_a_loop_that_prepares_rows_says_nothing_of_the_batch(loop: str, tmp_path: Path) -> None:
+    body = PROGRAM.replace("{line}", "x = views").replace("{given}", "x")
+    prepared = f"batches = tqdm(rows.iter(batch_size=1))\nfor row in {loop}:\n    texts.append(row['text'][0])\n"
+    text = f"import datasets\nfrom tqdm import tqdm\ntexts = []\nrows = datasets.load_dataset('a')\n{prepared}" + body
+    assert values(read_program(text, tmp_path))["train.batch_size"] == 8
+
+
+def test_batches_of_rows_that_have_a_name(tmp_path: Path) -> None:
+    named = "batches = tqdm(rows.iter(batch_size=4))\nfor views, labels in batches:"
+    body = PROGRAM.replace("for views, labels in DataLoader(rows, batch_size=8):", named)
+    text = "import datasets\nfrom tqdm import tqdm\nrows = datasets.load_dataset('a')\n" + body
+    text = text.replace("{line}", "x = views").replace("{given}", "x")
+    assert values(read_program(text, tmp_path))["train.batch_size"] == 4

@@ -20,6 +20,7 @@ for x in DataLoader(data, batch_size=args.bs):
     model(x).sum().backward()
     optimizer.step()
 """
+SENTENCE = "a run of the program without a GPU tells what it needs:"
 LAUNCH = "#!/bin/bash\n#SBATCH --gres=gpu:2\n"
 
 
@@ -39,14 +40,18 @@ LAUNCH = "#!/bin/bash\n#SBATCH --gres=gpu:2\n"
             "program: train.py\nmethod: grid\nparameters:\n  bs: {values: [4, 8]}\n",
             "python train.py --bs=...",
         ),
+        ("job.sh", f"{LAUNCH}python train.py --bs 8 --out {'x' * 200}\n", "job.sh"),
     ],
 )
 def test_the_command(project: Write, check: Command, name: str, text: str | None, command: str) -> None:
     project({"train.py": UNKNOWN, "pkg/train.py": UNKNOWN, "pkg/__init__.py": "", **({name: text} if text else {})})
     found = check(name)
-    assert (
-        f"a run of the program without a GPU tells what it needs: preflight dry-run --save -- {command}\n" in found.out
-    )
+    assert f"\nnote: {SENTENCE}\n  preflight dry-run --save -- {command}\n" in found.out
+
+
+def test_a_note_of_one_line_where_each_finding_has_one(project: Write, check: Command) -> None:
+    project({"train.py": UNKNOWN})
+    assert f"note: {SENTENCE} preflight dry-run --save -- python train.py\n" in check("train.py", "-v").out
 
 
 def test_no_command_where_all_is_known(project: Write, check: Command) -> None:
@@ -58,4 +63,5 @@ def test_no_command_where_all_is_known(project: Write, check: Command) -> None:
 
 def test_the_command_starts_in_the_folder_of_its_project(project: Write, check: Command) -> None:
     project({"app/preflight.toml": "", "app/train.py": UNKNOWN})
-    assert "tells what it needs: cd app && preflight dry-run --save -- python train.py\n" in check("app/train.py").out
+    found = check("app/train.py").out
+    assert "tells what it needs:\n  cd app && preflight dry-run --save -- python train.py\n" in found

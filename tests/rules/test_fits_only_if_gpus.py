@@ -145,3 +145,18 @@ Trainer(model, TrainingArguments("out", deepspeed="there/is/none.json")).train()
     assert "on each of 4 (ddp)" in message
     assert "on 1 GPU" not in message
     assert "on each of 8" not in message
+
+
+@pytest.mark.parametrize(("batch", "severity"), [(256, "info"), (65536, "warning")])
+def test_usual_lengths_that_do_not_fit_are_no_warning_where_shorter_ones_do(
+    batch: int, severity: str, tmp_path: Path
+) -> None:
+    """The sequences may be far shorter than the shortest of the usual lengths."""
+    text = PROGRAM.format(optimizer="AdamW", precision="").replace("batch_size=4", f"batch_size={batch}")
+    (tmp_path / "train.py").write_text(text.replace(', padding="max_length", max_length=128, truncation=True', ""))
+    (tmp_path / "run.sh").write_text(LAUNCH)
+    outcome = check([tmp_path / "run.sh"], gpu="T4")
+    [one] = [one for report in outcome.reports for one in report.findings if one.rule == "fits-only-if"]
+    assert "the length and how many GPUs share the job are unknown" in one.message
+    assert ", and none of these fits T4 (" in one.message
+    assert one.severity.value == severity

@@ -380,3 +380,14 @@ for batch in loader:
     with accelerator.accumulate(model):
         accelerator.backward(model(**batch).loss)
 """
+
+
+def test_a_switch_that_newer_releases_call_otherwise(tmp_path: Path) -> None:
+    """overwrite_output_dir rules the newest releases out, which know gradient checkpointing by a second name."""
+    (tmp_path / "sft.py").write_text(TRL)
+    given = ("max_seq_length: 512", "gradient_checkpointing: true", "overwrite_output_dir: true")
+    (tmp_path / "sft.yaml").write_text("\n".join((*given, "model_name_or_path: gpt2\n")))
+    (tmp_path / "run.sh").write_text(f"{HEAD}accelerate launch sft.py --config sft.yaml\n")
+    (study,) = build(("run.sh",), Project(tmp_path, Settings()))[0]
+    found = {name: evaluate(bound.expr) for name, bound in study.boxes[0].fields.items()}
+    assert (found["train.gradient_checkpointing"], found["train.seq_len"]) == (True, 512)

@@ -20,7 +20,7 @@ from preflight.python.objects import (
     Key,
     to_expr,
 )
-from preflight.vocabulary.reading import Parameter, ParameterKind
+from preflight.vocabulary.reading import Parameter, ParameterKind, convert
 from preflight.vocabulary.values import Const, Expr, Ref, Value
 
 OPTIONS = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
@@ -67,12 +67,39 @@ def _option(record: CallRecord, ev: Evaluator) -> Parameter | None:
 # --- signatures: typer, fire ------------------------------------------------------------------------------------------
 
 
-def entry_function(ev: Evaluator, function: FunctionValue, kind: ParameterKind = "click") -> Abstract:
-    """Call a function whose parameters are those of the command line."""
+def entry_function(
+    ev: Evaluator, function: FunctionValue, kind: ParameterKind = "click", others: Mapping[str, Abstract] | None = None
+) -> Abstract:
+    """Call a function whose parameters are those of the command line. `others`: what its `**options` get."""
     arguments = function.node.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     own = [one for one in every if function.self_value is None or one.arg != "self"]
-    return ev.call(function, (), _references(ev, function, own, kind))
+    return ev.call(function, (), {**(others or {}), **_references(ev, function, own, kind)})
+
+
+def _named_in_words(ev: Evaluator) -> dict[str, Abstract]:
+    """`fire.Fire(main)` of `def main(**options)`: the options are those of the command line, by their names. `--a 1`,
+    `--a=1` and a switch `--a`; fire reads the texts as Python's literals."""
+    found: dict[str, Abstract] = {}
+    words = ev.arguments.words
+    for at, word in enumerate(words):
+        text = word.value if isinstance(word, Const) else None
+        if not isinstance(text, str) or not text.startswith("--"):
+            continue
+        name, equals, rest = text[2:].partition("=")
+        following = words[at + 1] if at + 1 < len(words) else None
+        if equals:
+            value: Expr = convert(Const(rest, word.origin), None, keyed=True)
+        elif following is None or _is_option(following):
+            value = Const(True, word.origin)
+        else:
+            value = convert(following, None, keyed=True)
+        found[name.replace("-", "_")] = value
+    return found
+
+
+def _is_option(word: Expr) -> bool:
+    return isinstance(word, Const) and isinstance(word.value, str) and word.value.startswith("--")
 
 
 def _references(
@@ -126,7 +153,8 @@ def run_entry(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`typer.run(main)`, `fire.Fire(main)`."""
     target = record.object("component", 0)
     if isinstance(target, FunctionValue):
-        return entry_function(ev, target)
+        takes_any = record.name == "fire.Fire" and target.node.args.kwarg is not None
+        return entry_function(ev, target, others=_named_in_words(ev) if takes_any else None)
     if isinstance(target, ClassValue):
         init = class_attribute(target, "__init__")
         if isinstance(init, FunctionValue):

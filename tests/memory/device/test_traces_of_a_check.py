@@ -12,7 +12,7 @@ from preflight.memory.device.fit.subprocess import TraceError, request_traces
 from preflight.memory.device.law.law import Laws
 from preflight.memory.device.resolve import resolve
 from preflight.system import observed
-from preflight.vocabulary.budgets import TRACES_SECONDS, TraceTime
+from preflight.vocabulary.budgets import REMARKS_SECONDS, TRACES_SECONDS, TraceTime
 from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import build
 from preflight.vocabulary.tracing import TRACE
@@ -47,6 +47,17 @@ def test_past_the_budget_no_law_is_traced(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(asked) == 2
     assert isinstance(law(71, TraceTime()), Unknown)
     assert len(asked) == 3, "another check traces it"
+
+
+def test_remarks_stop_before_verdicts_do() -> None:
+    spent = TraceTime()
+    spent.used = (REMARKS_SECONDS + TRACES_SECONDS) / 2
+    with spent.for_remarks():
+        assert spent.over()
+        assert spent.limit.over == REMARKS_SECONDS.over
+    assert not spent.over()
+    spent.used = TRACES_SECONDS + 1
+    assert spent.over()
 
 
 def test_a_trace_that_is_ended_counts_by_the_clock(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from preflight.system import observed, processes
-from preflight.vocabulary.budgets import TRACE_MEMORY, TRACE_SECONDS, TRACES_SECONDS, TraceTime
+from preflight.vocabulary.budgets import TRACE_MEMORY, TRACE_SECONDS, TraceTime
 from preflight.vocabulary.tracing import Tracing
 
 LIBRARIES = ("torch", "transformers", "peft", "timm", "torchvision", "diffusers")
@@ -65,8 +65,9 @@ class OverBudget(Exception):
 def refuse_over_budget(tracing: Tracing) -> None:
     """Raises OverBudget where no law may be traced any more. The result of such a check is not kept."""
     if tracing.time is not None and tracing.time.over():
-        observed.not_final(TRACES_SECONDS.over)
-        raise OverBudget(TRACES_SECONDS.over)
+        over = tracing.time.limit.over
+        observed.not_final(over)
+        raise OverBudget(over)
 
 
 class _Process:
