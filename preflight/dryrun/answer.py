@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ _ON_CPU = (
     "the program trains on the CPU, and takes no memory of a GPU: if it has an option for the GPU (as --cuda or "
     "--device cuda), give it"
 )
+MOST_TRIES = 8
+"""Times that a program is started again with shapes that its errors told."""
 _NO_STEP = {
     "ended": "the program ended without an optimizer step on the GPU",
     "exited": "the program ended without an optimizer step on the GPU",
@@ -59,8 +62,17 @@ def report_of(asked: Asked, gpu: Gpu | None, settings: Mapping[str, Any]) -> Run
 
 
 def _answer(asked: Asked, gpu: Gpu | None) -> Answer:
+    """The program's last answer. It is started again while its errors tell shapes of arrays that are not there."""
     settings = {**_shown(gpu), "models": known_models(), **asked.settings}
-    return process.run(replace(asked, settings=settings))
+    end = time.monotonic() + asked.limits.seconds
+    seen: list[object] = []
+    while True:
+        answer = process.run(replace(asked, settings=settings))
+        learnt = (answer.report or {}).get("learnt")
+        if not isinstance(learnt, dict) or learnt in seen or len(seen) == MOST_TRIES or time.monotonic() > end:
+            return answer
+        seen.append(learnt)
+        settings = {**settings, "tried": learnt}
 
 
 def _shown(gpu: Gpu | None) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """What a program downloads, and arrays of tokens on disk: made up where a name says what it holds.
 
-A plain text and files in the format of MNIST are made up. Archives, tables and pictures are not: nothing tells what the
-program finds in them.
+Plain texts, tables, pictures and files in the format of MNIST are made up. An archive has no files in it.
 """
 
 from __future__ import annotations
@@ -15,11 +14,14 @@ import re
 import string
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ..patches import wrap
 from ..tape import Tape
+from .fetched import empty_archive
 from .own_code import asked_by_program, may_be_missing, program_frame, tree_of
+from .vision import encoded
 
 TEXT = 1 << 20
 """Bytes of a made-up text: more than a window of any model, fewer than most corpora."""
@@ -33,16 +35,18 @@ _IMAGES, _SIDE = {"train": 60000, "t10k": 10000}, 28
 class Downloads:
     """What stands for the answers of servers, and for files of tokens."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, tape: Tape, table_of: Callable[[str], bytes | None]) -> None:
+        self._tape, self._table_of = tape, table_of
 
     def _data(self, url: Any) -> bytes | None:
         """The bytes of a made-up download; None if nothing tells what it holds."""
         url = str(getattr(url, "full_url", url))
         path = url.partition("?")[0].partition("#")[0]
         found = _IDX.search(path)
-        if not url.startswith(("http://", "https://", "ftp://")) or not (found or path.endswith(".txt")):
+        if not url.startswith(("http://", "https://", "ftp://")):
             return None
+        if not found and not path.endswith(".txt"):
+            return self._of_data(url, path)
         self._tape.data_made_up = True
         if found:
             data = _idx(found[1], found[2])
@@ -51,6 +55,18 @@ class Downloads:
         words = f"the text {url} is made up: {TEXT} bytes of {len(_LETTERS)} different characters"
         self._tape.assume(words, "model.config")
         return _text()
+
+    def _of_data(self, url: str, path: str) -> bytes | None:
+        """A table, a picture, or an archive, which has no files: what the program reads of it is made up."""
+        known = self._table_of(path)
+        if known is None and path.lower().endswith((".jpg", ".jpeg", ".png")):
+            known = encoded().getvalue()
+        if known is None:
+            known = empty_archive(path)
+        if known is not None:
+            self._tape.data_made_up = True
+            self._tape.assume(f"{url} was not downloaded: what the program reads of it is made up", "model.config")
+        return known
 
     def urllib(self, module: Any) -> None:
         """urllib.request: `urlopen` and `urlretrieve`."""
@@ -104,6 +120,8 @@ class Downloads:
                 return real(file, mode, *args, **kwargs)
             except FileNotFoundError:
                 name = str(file)
+                if mode == "rb" and name.endswith(".bin") and asked_by_program() and not may_be_missing():
+                    return self._shard(name)
                 if not name.endswith(".txt") or mode not in ("r", "rt") or not asked_by_program() or may_be_missing():
                     raise
             self._tape.data_made_up = True
@@ -116,6 +134,14 @@ class Downloads:
             return io.StringIO(_in_fields(_text().decode(), program_frame()))
 
         wrap(module, "open", opened)
+
+    def _shard(self, name: str) -> io.BytesIO:
+        self._tape.data_made_up = True
+        words = (
+            f"{name} is not there: {TOKENS} zeros stand for its tokens, after a header that says what is asked of it"
+        )
+        self._tape.assume(words, "train.seq_len")
+        return _Shard(bytes(2 * TOKENS))
 
     def gzip(self, module: Any) -> None:
         """gzip: `open` of a text that is not there, for reading bytes: as many as are asked for."""
@@ -158,6 +184,15 @@ class Downloads:
             made = flat(file, dtype, "numpy.fromfile") if not args and not kwargs else None
             return read(file, dtype, *args, **kwargs) if made is None else made
 
+        def frombuffer(read: Any, buffer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(buffer, _Header):
+                return read(buffer, *args, **kwargs)
+            count = len(buffer) // module.dtype(args[0] if args else kwargs.get("dtype", float)).itemsize
+            made = module.empty(count, object)
+            made[:] = [Agreeing(TOKENS)] * count
+            return made
+
+        wrap(module, "frombuffer", frombuffer)
         Memmap.__name__ = Memmap.__qualname__ = "memmap"
         Memmap.__module__ = "numpy"
         module.memmap = Memmap
@@ -173,6 +208,30 @@ def _text() -> bytes:
     lines += [" ".join(_LETTERS[(i + j) % 52] * (1 + j % 7) for j in range(12)) for i in range(52)]
     block = "\n".join(lines) + "\n"
     return (block * (TEXT // len(block) + 1))[:TEXT].encode()
+
+
+class Agreeing(int):
+    """A number in the header of a file that is not there: it is what the program compares it with."""
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    def __ne__(self, _: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+class _Header(bytes):
+    """The first bytes of a file of tokens."""
+
+
+class _Shard(io.BytesIO):
+    """A file of tokens of 16 bits. What is read of it first by a number of bytes is its header."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        first = self.tell() == 0 and size is not None and size > 0
+        return _Header(size) if first and size is not None else super().read(size)
 
 
 class _Endless(io.RawIOBase):

@@ -46,6 +46,36 @@ def names_used() -> list[str]:
     return [name for name in found if _NAME.fullmatch(name)][:MOST]
 
 
+def own_texts() -> str:
+    """The lines of the program's own modules."""
+    return "\n".join("".join(linecache.getlines(path)) for path in own_files())
+
+
+def assigned_names() -> list[str]:
+    """Names of what the program's line at work is assigned to: `x, y = load(...)`."""
+    frame = program_frame()
+    for node in ast.walk(tree_of(frame.f_code.co_filename)) if frame is not None else ():
+        if isinstance(node, ast.Assign) and node.lineno <= frame.f_lineno <= (node.end_lineno or 0):
+            target = node.targets[0]
+            found = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+            return [ast.unparse(one) for one in found]
+    return []
+
+
+def iterated_names() -> frozenset[str]:
+    """Names by which the program takes something that it goes through: `for ending in row["endings"]`."""
+    found: set[str] = set()
+    for tree in map(tree_of, own_files()):
+        taken = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                taken[node.targets[0].id] = list(_texts_of(node.value))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.For, ast.comprehension)):
+                found.update(taken.get(node.iter.id, ()) if isinstance(node.iter, ast.Name) else _texts_of(node.iter))
+    return frozenset(found)
+
+
 def texts_named() -> frozenset[str]:
     """All texts of one line in the program's own modules."""
     nodes = (node for path in own_files() for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant))
@@ -54,12 +84,16 @@ def texts_named() -> frozenset[str]:
 
 def _texts(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        asked: list[ast.expr] = []
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            asked = node.slice.elts if isinstance(node.slice, (ast.List, ast.Tuple)) else [node.slice]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
-            asked = node.args[:1]
-        yield from (one.value for one in asked if isinstance(one, ast.Constant) and isinstance(one.value, str))
+        yield from _texts_of(node)
+
+
+def _texts_of(node: ast.AST) -> Iterator[str]:
+    asked: list[ast.expr] = []
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        asked = node.slice.elts if isinstance(node.slice, (ast.List, ast.Tuple)) else [node.slice]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+        asked = node.args[:1]
+    yield from (one.value for one in asked if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
 def may_be_missing() -> bool:
