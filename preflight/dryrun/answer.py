@@ -25,6 +25,7 @@ _ON_CPU = (
 )
 MOST_TRIES = 8
 """Times that a program is started again with shapes that its errors told."""
+_MADE_UP = ("made up", "made-up", "stand for it")
 _NO_STEP = {
     "ended": "the program ended without an optimizer step on the GPU",
     "exited": "the program ended without an optimizer step on the GPU",
@@ -123,7 +124,7 @@ def _checked(answer: Answer, program: StartedProgram) -> RunReport:
 
 def _hint(report: RunReport) -> str:
     """What a dry run refused or made up, if that may be why the program failed."""
-    made = [text for text, _ in report.assumptions if "made up" in text or "made-up" in text]
+    made = [text for text, _ in report.assumptions if any(one in text for one in _MADE_UP)]
     stands = f"; its data may be why: {'; '.join(made[:2])}" if made else ""
     refused = [one for one in report.refused if one not in report.reason]
     option = " (--allow-program NAME allows it)" if any("starting the program" in one for one in refused) else ""

@@ -15,7 +15,7 @@ from ..endings import NotThere
 from ..patches import wrap
 from ..tape import Tape
 from .downloads import TOKENS
-from .guesses import Guesses
+from .guesses import Guesses, in_sample
 from .own_code import asked_by_program, assigned_names, may_be_missing, reads_tokens
 
 _Named = tuple[list[str], Any]
@@ -30,6 +30,7 @@ class _Group:
 
     def __init__(self, arrays: Arrays, path: str, names: Sequence[_Named], inside: str = "") -> None:
         self._arrays, self._path, self._names, self._inside = arrays, path, names, inside
+        self._whole = not in_sample()
         self.attrs: dict[str, Any] = {}
 
     def __getitem__(self, name: Any) -> Any:
@@ -47,7 +48,7 @@ class _Group:
         if not found:
             if self._names:
                 raise self._arrays.unknown(self._path, whole)
-            return self._arrays.node(self._path, whole)
+            return self._arrays.node(self._path, whole, self._whole)
         return _Group(self._arrays, self._path, found, whole)
 
     def keys(self) -> list[str]:
@@ -92,8 +93,8 @@ def _node_of(array: Any) -> Any:
 
         def __getitem__(self, key: Any) -> Any:
             if isinstance(key, str) and self._dry is not None:
-                arrays, path, name = self._dry
-                return arrays.part(path, name, key)
+                arrays, path, name, whole = self._dry
+                return arrays.part(path, name, key, whole)
             return super().__getitem__(key)
 
         def get(self, key: Any, _: Any = None) -> Any:
@@ -213,22 +214,23 @@ class Arrays:
         """Whether the program's own code asks for a file, and does not expect that it may be missing."""
         return asked_by_program() and not may_be_missing()
 
-    def node(self, path: str, name: str = "", rank: int | None = None) -> Any:
+    def node(self, path: str, name: str = "", whole: bool = False) -> Any:
         """What stands for an array, or a part of a file with arrays in it: it has every name that is asked for. A file
         that the program takes apart at once has as many parts."""
         self._numpy = self._numpy or __import__("numpy")
         several = assigned_names() if not name else []
         if len(several) > 1:
             return tuple(self.node(path, one) for one in several)
-        made = self._guesses.array(self._numpy, path, name, rank)
+        whole = whole or not in_sample()
+        made = self._guesses.array(self._numpy, path, name, whole=whole)
         found = made.view(_node_of(self._numpy.ndarray))
-        found._dry = (self, path, name)
+        found._dry = (self, path, name, whole)
         return found
 
-    def part(self, path: str, whole: str, name: str) -> Any:
+    def part(self, path: str, of: str, name: str, whole: bool) -> Any:
         """A part of a file that was taken for an array."""
-        self._guesses.forget(path, whole)
-        return self.node(path, f"{whole}/{name}".lstrip("/"))
+        self._guesses.forget(path, of)
+        return self.node(path, f"{of}/{name}".lstrip("/"), whole)
 
     def holds_data(self, path: Any) -> bool:
         """Whether a file for torch.load was found to be no checkpoint."""

@@ -1,7 +1,8 @@
 """Compiled code that is not there or cannot run: flash-attn's kernels, traces of torch.jit, counters of operations.
 
-flash-attn's functions are those of torch's own copy. PyTorch's flash attention is built from the same source (aten/src/ATen/native/transformers/cuda/flash_attn): what it
-keeps for backward and its workspaces are those of the package.
+flash-attn's functions are those of torch's own copy, which is built from the same source
+(aten/src/ATen/native/transformers/cuda/flash_attn): what it keeps for backward and its workspaces are those of the
+package.
 """
 
 from __future__ import annotations

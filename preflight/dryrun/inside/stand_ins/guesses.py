@@ -58,11 +58,14 @@ class Guesses:
         """Files of tensors that are no checkpoints, and whether these have names."""
         self.used: dict[str, None] = {}
 
-    def array(self, numpy: Any, path: Any, name: str = "", rank: int | None = None, kind: Any = None) -> Any:
-        """An array of zeros. `rank`: dimensions beside that of the rows, where the file's format says."""
+    def array(
+        self, numpy: Any, path: Any, name: str = "", rank: int | None = None, kind: Any = None, whole: bool = False
+    ) -> Any:
+        """An array of zeros. `rank`: dimensions beside that of the rows, where the file's format says. `whole`: a part of
+        a file that is read once, and not for each sample."""
         key = _key(path, name)
         if key not in self.table:
-            self.table[key] = self._first(name or " ".join((os.path.basename(str(path)), *assigned_names())), rank)
+            self.table[key] = self._first(name or " ".join((os.path.basename(str(path)), *assigned_names())), rank, whole)
         self.used[key] = None
         self._tape.data_made_up = True
         guess = self.table[key]
@@ -71,8 +74,8 @@ class Guesses:
             made[...] = "0"
         return made
 
-    def _first(self, name: str, rank: int | None) -> Guess:
-        of_sample = _in_sample()
+    def _first(self, name: str, rank: int | None, whole: bool) -> Guess:
+        of_sample = in_sample() and not (whole and not _ANY_NUMBER.search(name))
         if rank is None and _CLASSES.search(name):
             return Guess([] if of_sample else [ROWS], [] if of_sample else [True], "int64")
         wanted = rank if rank is not None else next((n for one, n in _RANKS if one.search(own_texts())), 1)
@@ -201,7 +204,7 @@ def _key(path: Any, name: str) -> str:
     return _OF_FILE.sub("*", os.fspath(path)) + (f"\n{_ANY_NUMBER.sub('*', name)}" if name else "")
 
 
-def _in_sample() -> bool:
+def in_sample() -> bool:
     """Whether the program reads one sample."""
     frame: Any = sys._getframe(2)
     while frame is not None:
@@ -281,7 +284,7 @@ _CORRECTIONS: tuple[tuple[Any, Any], ...] = (
     (re.compile(r"reduction dim, but got \[([^]]*)\] X \[([^]]*)\]"), _of_shapes),
     (re.compile(r"input of size\[(?P<sizes>[^]]*)\]"), lambda *_: None),
     (re.compile(r"shape '\[(?P<shape>[^]]*)\]' is invalid for input of size (?P<size>\d+)"), _of_view),
-    (re.compile(r"index (?P<index>\d+) is out of bounds for axis \d+ with size (?P<got>\d+)"),
+    (re.compile(r"index (?P<index>\d+) is out of bounds for axis [1-9] with size (?P<got>\d+)"),
      lambda guesses, found, _: guesses._size(int(found["got"]), int(found["index"]) + 1)),
     (re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), _of_pair),
     (re.compile(r"(?:[Ee]xpected|required) (?:\d+D [^0-9]*or )?(?P<wanted>\d)D"
