@@ -89,8 +89,7 @@ class DryRun:
     def failed(self, kind: Any, error: Any, trace: Any) -> None:
         """An error that the program did not catch."""
         words = endings.words(error, trace, self.guard.wanted)
-        if not self.loops.trained:
-            self.learnt = self.guesses.learnt(error, trace)
+        self.learnt = self.guesses.learnt(error, trace)
         self.report("failed", words, places.of_error(trace))
         sys.__excepthook__(kind, error, trace)
         self._leave(1)

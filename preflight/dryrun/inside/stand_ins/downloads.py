@@ -6,6 +6,7 @@ Plain texts, tables, pictures and files in the format of MNIST are made up. An a
 from __future__ import annotations
 
 import ast
+import contextlib
 import gzip
 import importlib
 import io
@@ -20,7 +21,7 @@ from typing import Any
 from ..patches import wrap
 from ..tape import Tape
 from .fetched import empty_archive
-from .own_code import asked_by_program, may_be_missing, program_frame, tree_of
+from .own_code import asked_by_program, beginnings, may_be_missing, program_frame, tree_of
 from .vision import encoded
 
 TEXT = 1 << 20
@@ -58,7 +59,10 @@ class Downloads:
 
     def _of_data(self, url: str, path: str) -> bytes | None:
         """A table, a picture, or an archive, which has no files: what the program reads of it is made up."""
-        known = self._table_of(path)
+        vectors = _known(path) if path.endswith((".txt.gz", ".vec.gz", ".vec")) else None
+        known = self._table_of(path) if vectors is None else vectors.encode()
+        if vectors is not None and known is not None and path.endswith(".gz"):
+            known = gzip.compress(known, 1)
         if known is None and path.lower().endswith((".jpg", ".jpeg", ".png")):
             known = encoded().getvalue()
         if known is None:
@@ -103,6 +107,30 @@ class Downloads:
 
         wrap(module.Session, "request", asked)
 
+    def httpx(self, module: Any) -> None:
+        """httpx: `get` and `stream`."""
+
+        def answered(method: str, url: Any) -> Any:
+            data = self._data(url) if method.upper() == "GET" else None
+            if data is None:
+                sys.audit("urllib.Request", str(url), None, {}, method)
+                return None
+            length = {"Content-Length": str(len(data))}
+            return module.Response(200, content=data, headers=length, request=module.Request(method, url))
+
+        @contextlib.contextmanager
+        def opened(real: Any, method: Any, url: Any, **kwargs: Any) -> Any:
+            found = answered(method, url)
+            with contextlib.nullcontext(found) if found is not None else real(method, url, **kwargs) as response:
+                yield response
+
+        def got(real: Any, url: Any, **kwargs: Any) -> Any:
+            found = answered("GET", url)
+            return found if found is not None else real(url, **kwargs)
+
+        wrap(module, "stream", opened)
+        wrap(module, "get", got)
+
     def fsspec(self, module: Any) -> None:
         """fsspec.implementations.http."""
 
@@ -127,7 +155,8 @@ class Downloads:
             self._tape.data_made_up = True
             known = _known(name)
             if known is not None:
-                self._tape.assume(f"the rows of {name} are made up: {_FACES}, with its own columns")
+                field = "model.config" if _VECTORS.search(name) else ""
+                self._tape.assume(f"the rows of {name} are made up: {_FACES}, with its own columns", field)
                 return io.StringIO(known)
             words = f"the text {name} is made up: {TEXT} bytes of {len(_LETTERS)} different characters"
             self._tape.assume(words, "model.config")
@@ -199,6 +228,7 @@ class Downloads:
         wrap(module, "fromfile", fromfile)
 
 
+_REPEATED = 64
 _SEPARATORS = ("\t", "|", "||", "|||", " ||| ", ";")
 _LETTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
 
@@ -251,10 +281,18 @@ _ATTRIBUTES = (
 )
 """The columns of CelebA's list_attr_celeba.txt."""
 _FACES = 4096
+_VECTORS = re.compile(r"glove|word2vec|fasttext|\.vec(\.|$)", re.IGNORECASE)
+_DIMENSIONS = re.compile(r"(\d+)d\b")
+VECTORS, VECTOR = 4096, 300
+"""Words in a made-up file of word vectors, and the size of each where its name has none."""
 
 
 def _known(name: str) -> str | None:
     """A text of a data set that many programs read by themselves: its first rows, in its format."""
+    if _VECTORS.search(os.path.basename(name)):
+        size = int(found[1]) if (found := _DIMENSIONS.search(name)) else VECTOR
+        numbers = " ".join(["0.1"] * size)
+        return "".join(f"w{i} {numbers}\n" for i in range(VECTORS))
     if os.path.basename(name) != "list_attr_celeba.txt":
         return None
     rows = [f"{i:06}.jpg {' '.join('1' if (i + j) % 3 else '-1' for j in range(40))}" for i in range(1, _FACES + 1)]
@@ -267,7 +305,9 @@ def _in_fields(text: str, frame: Any) -> str:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "split" and len(node.args) == 1:
             mark = getattr(node.args[0], "value", None)
             if isinstance(mark, str) and mark.strip(" ") and mark != "\n" and mark in _SEPARATORS:
-                return "\n".join(mark.join(line.split(" ", 1)) for line in text.splitlines() if " " in line) + "\n"
+                lines = [mark.join(line.split(" ", 1)) for line in text.splitlines() if " " in line]
+                begun = [f"{one}{word}" for one in beginnings() for word in ("a word", "words", "some words")]
+                return "\n".join([*lines, *(mark.join((one, one)) for one in begun * _REPEATED)]) + "\n"
     return text
 
 
@@ -280,9 +320,14 @@ def _idx(part: str, what: str) -> bytes:
 
 
 def no_command(module: Any) -> None:
-    """`os.system` of a program that is not there: the shell's status, no error."""
+    """`os.system` of a program that is not there: the shell's status, no error. Folders that it would make are made."""
 
     def status(real: Any, command: Any) -> int:
+        words = str(command).split()
+        if words[:1] == ["mkdir"] and not _OF_SHELL.search(str(command)):
+            for name in (one for one in words[1:] if not one.startswith("-")):
+                os.makedirs(name, exist_ok=True)
+            return 0
         try:
             return int(real(command))
         except FileNotFoundError:
@@ -291,6 +336,8 @@ def no_command(module: Any) -> None:
     wrap(module, "system", status)
 
 
+_OF_SHELL = re.compile(r"[;&|<>$`'\"*?(){}~\\]")
+"""Characters that a shell would read."""
 ENCODINGS = {
     "gpt2": 50257, "r50k_base": 50257, "p50k_base": 50281, "p50k_edit": 50284, "cl100k_base": 100277,
     "o200k_base": 200019, "o200k_harmony": 201088,

@@ -61,11 +61,13 @@ class Guesses:
     def array(
         self, numpy: Any, path: Any, name: str = "", rank: int | None = None, kind: Any = None, whole: bool = False
     ) -> Any:
-        """An array of zeros. `rank`: dimensions beside that of the rows, where the file's format says. `whole`: a part of
-        a file that is read once, and not for each sample."""
+        """An array of zeros. `rank`: dimensions beside that of the rows, as the file's format says. `whole`: part of a
+        file that is read once, and not for each sample."""
         key = _key(path, name)
         if key not in self.table:
-            self.table[key] = self._first(name or " ".join((os.path.basename(str(path)), *assigned_names())), rank, whole)
+            self.table[key] = self._first(
+                name or " ".join((os.path.basename(str(path)), *assigned_names())), rank, whole
+            )
         self.used[key] = None
         self._tape.data_made_up = True
         guess = self.table[key]

@@ -104,6 +104,7 @@ def of(
         "tiktoken": lambda module: downloads.encodings(module, tape),
         "urllib.request": network.urllib,
         "requests.sessions": network.requests,
+        "httpx": network.httpx,
         "fsspec.implementations.http": network.fsspec,
         "numpy": numbers,
         "h5py": stated.h5py,

@@ -21,7 +21,7 @@ from ..patches import wrap
 from ..tape import Tape
 from .data_sets import cell
 from .folders import MADE
-from .own_code import MOST, asked_by_program, iterated_names, may_be_missing, names_used, own_files, tree_of
+from .own_code import MOST, asked_by_program, iterated_names, may_be_missing, names_used, own_files, own_texts, tree_of
 
 ROWS = 256
 ROWS_OF_NUMBERS = 4096
@@ -42,6 +42,7 @@ _TEXTS = re.compile(
 _LANGUAGE = re.compile(r"tokeniz|vocab|sentence|corpus|transformers|nltk|spacy|tiktoken", re.IGNORECASE)
 _READERS = ("read_csv", "read_table", "read_parquet", "read_excel", "read_feather", "read_json")
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl")
+_PICTURES = re.compile(r"Image\.open|cv2\.imread|read_image|io\.imread")
 _LETTERS = re.compile(r"\w+")
 _PLACE = "column {}"
 _MADE = "made up by a dry run"
@@ -166,6 +167,15 @@ class Tables:
                     frame[name] = _column(name, len(frame))
                 return real(frame, key)
 
+        def named(real: Any, frame: Any, name: str) -> Any:
+            """`frame.kfold`."""
+            try:
+                return real(frame, name)
+            except AttributeError:
+                if name.startswith("_") or not frame.attrs.get(_MADE) or not asked_by_program():
+                    raise
+            return taken(module.DataFrame.__getitem__, frame, name)
+
         def filtered(
             real: Any, frame: Any, items: Any = None, like: Any = None, regex: Any = None, **kwargs: Any
         ) -> Any:
@@ -183,6 +193,7 @@ class Tables:
         for name in _READERS:
             wrap(module, name, read)
         wrap(module.DataFrame, "__getitem__", taken)
+        wrap(module.DataFrame, "__getattr__", named)
         wrap(module.DataFrame, "filter", filtered)
 
     def files(self, module: Any) -> None:
@@ -211,9 +222,19 @@ def _values(columns: list[str]) -> dict[str, list[Any]]:
     found = {name: _column(name, ROWS) for name in columns}
     if columns[0] == _PLACE.format(0):
         value, count = (_value_of_text, ROWS) if _reads_texts() else (_value_of_number, ROWS_OF_NUMBERS)
+        if _reads_pictures():  # names of files, and what is in each
+            return {
+                name: [number % 2 if at else cell("image", number) for number in range(count)]
+                for at, name in enumerate(columns)
+            }
         found = {name: [value(number) for number in range(count)] for name in columns}
         found[columns[-1]] = [number % 2 for number in range(count)]
     return found
+
+
+def _reads_pictures() -> bool:
+    """Whether the program opens pictures, and has to do with no text."""
+    return bool(_PICTURES.search(own_texts())) and not _reads_texts()
 
 
 def _value_of_text(_: int) -> str:
