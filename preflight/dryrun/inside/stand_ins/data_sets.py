@@ -112,8 +112,8 @@ def _are_missing(files: Any) -> bool:
     """Whether files of tables are named, and none of them is there."""
     several = list(files.values()) if isinstance(files, dict) else [files]
     names = [one for part in several for one in (part if isinstance(part, (list, tuple)) else [part])]
-    named = bool(names) and all(isinstance(one, str) and "://" not in one and "*" not in one for one in names)
-    return named and not any(os.path.exists(one) for one in names)
+    named = bool(names) and all(isinstance(one, str) and "://" not in one for one in names)
+    return named and not any(os.path.exists(one.partition("*")[0] or ".") for one in names)
 
 
 def _shows_pictures() -> bool:

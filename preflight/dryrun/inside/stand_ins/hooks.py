@@ -140,6 +140,12 @@ def of(
         "transformers.modeling_flash_attention_utils": flash.transformers,
         "transformers.tokenization_utils_base": lambda module: known.install(module.PreTrainedTokenizerBase),
         "transformers.models.auto.tokenization_auto": lambda module: known.install(module.AutoTokenizer),
+        "transformers.feature_extraction_utils": hub_models.preprocessing(
+            "get_feature_extractor_dict", "FeatureExtractionMixin", tape
+        ),
+        "transformers.image_processing_base": hub_models.preprocessing(
+            "get_image_processor_dict", "ImageProcessingMixin", tape
+        ),
         "diffusers.configuration_utils": components.configurations,
         "diffusers.models.modeling_utils": components.models,
         "huggingface_hub.hf_api": lambda module: hub_models.uploads(module, tape),

@@ -190,6 +190,30 @@ def _heads() -> dict[str, str]:
     return {**auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, **auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
 
 
+def preprocessing(name: str, classes: str, tape: Tape) -> Callable[[Any], None]:
+    """A hook for classes that prepare pictures or sounds, by the function that reads their settings: those that cannot
+    be had are at the defaults of their class."""
+
+    def hook(module: Any) -> None:
+        cls = getattr(module, classes)
+        real = getattr(cls, name).__func__
+
+        def found(klass: Any, /, path: Any, **kwargs: Any) -> Any:
+            try:
+                return real(klass, path, **kwargs)
+            except Exception:
+                if os.path.isdir(str(path)):
+                    raise
+            tape.assume(
+                f"the preprocessor of {path} is not there: the defaults of its class stand for it", "train.seq_len"
+            )
+            return {}, {key: value for key, value in kwargs.items() if key not in _HUB_OPTIONS}
+
+        setattr(cls, name, classmethod(found))
+
+    return hook
+
+
 WORDS = 32000
 """Words of a tokenizer that nothing tells of, as those of Llama 2 and T5 have."""
 
