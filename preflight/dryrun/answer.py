@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ _ON_CPU = (
     "the program trains on the CPU, and takes no memory of a GPU: if it has an option for the GPU (as --cuda or "
     "--device cuda), give it"
 )
+MOST_TRIES = 8
+"""Times that a program is started again with shapes that its errors told."""
+_MADE_UP = ("made up", "made-up", "stand for it")
 _NO_STEP = {
     "ended": "the program ended without an optimizer step on the GPU",
     "exited": "the program ended without an optimizer step on the GPU",
@@ -59,8 +63,25 @@ def report_of(asked: Asked, gpu: Gpu | None, settings: Mapping[str, Any]) -> Run
 
 
 def _answer(asked: Asked, gpu: Gpu | None) -> Answer:
+    """The answer with the most steps. The program is started again while its errors tell shapes of arrays that are not
+    there."""
     settings = {**_shown(gpu), "models": known_models(), **asked.settings}
-    return process.run(replace(asked, settings=settings))
+    end = time.monotonic() + asked.limits.seconds
+    seen: list[object] = []
+    best: Answer | None = None
+    while True:
+        answer = process.run(replace(asked, settings=settings))
+        best = answer if best is None or _steps(answer) >= _steps(best) else best
+        learnt = (answer.report or {}).get("learnt")
+        if not isinstance(learnt, dict) or learnt in seen or len(seen) == MOST_TRIES or time.monotonic() > end:
+            return best
+        seen.append(learnt)
+        settings = {**settings, "tried": learnt}
+
+
+def _steps(answer: Answer) -> int:
+    found = (answer.report or {}).get("steps")
+    return max((one for one in found if isinstance(one, int)), default=0) if isinstance(found, list) else 0
 
 
 def _shown(gpu: Gpu | None) -> dict[str, Any]:
@@ -111,7 +132,7 @@ def _checked(answer: Answer, program: StartedProgram) -> RunReport:
 
 def _hint(report: RunReport) -> str:
     """What a dry run refused or made up, if that may be why the program failed."""
-    made = [text for text, _ in report.assumptions if "made up" in text or "made-up" in text]
+    made = [text for text, _ in report.assumptions if any(one in text for one in _MADE_UP)]
     stands = f"; its data may be why: {'; '.join(made[:2])}" if made else ""
     refused = [one for one in report.refused if one not in report.reason]
     option = " (--allow-program NAME allows it)" if any("starting the program" in one for one in refused) else ""

@@ -46,6 +46,7 @@ def estimated(report: RunReport, program: StartedProgram, gpu: Gpu | None, direc
     tape = recording(report, directory)
     device = recorded.estimate(tape, job, gpu)
     whole = report.trained or (report.end in ("ended", "exited") and all(report.steps))
+    whole = whole and report.facts.get("sizes_made_up") is not True
     doubts = tuple(_doubts(report))
     device = recorded.judged(device, whole, doubts)
     host = Estimator(gpu).full_host(job)

@@ -29,7 +29,12 @@ _NO_FILE = re.compile(
 
 
 class NotThere(AttributeError):
-    """The program takes from a missing file what cannot be made up. Its words are the whole message."""
+    """The program takes from a missing file what cannot be made up. Its words are the whole message. `data_file`: one
+    that was taken for a checkpoint and holds something else; `part`: by what name the program takes from it."""
+
+    def __init__(self, words: str, data_file: str = "", part: str = "") -> None:
+        super().__init__(words)
+        self.data_file, self.part = data_file, part
 
 
 def words(error: Any, trace: Any, wanted: str) -> str:

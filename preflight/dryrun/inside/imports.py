@@ -82,17 +82,29 @@ class _StandIn(importlib.abc.Loader):
             self._hook(module)
 
 
+class _Package(importlib.abc.Loader):
+    """A package whose functions have stand-ins of their own."""
+
+    def __init__(self, fill: Hook) -> None:
+        self._fill = fill
+
+    def exec_module(self, module: Any) -> None:
+        self._fill(module)
+
+
 class Importer(importlib.abc.MetaPathFinder):
     """Runs a hook after the module that it is for was imported."""
 
-    def __init__(self, hooks: Mapping[str, Hook], tape: Tape, searched: Mapping[str, Any]) -> None:
-        self._hooks, self._tape, self._searched = hooks, tape, searched
+    def __init__(
+        self, hooks: Mapping[str, Hook], tape: Tape, searched: Mapping[str, Any], packages: Mapping[str, Hook]
+    ) -> None:
+        self._hooks, self._tape, self._searched, self._packages = hooks, tape, searched, packages
         self._busy: set[str] = set()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
         if name in self._busy:
             return None
-        stand_in = self._logger(name) if name.split(".")[0] in LOGGERS else None
+        stand_in = self._logger(name) if name.split(".")[0] in LOGGERS or name in self._packages else None
         if stand_in is not None or name not in self._hooks:
             return stand_in
         spec = self._found(name)
@@ -120,16 +132,18 @@ class Importer(importlib.abc.MetaPathFinder):
         """A stand-in for the program's own import: libraries ask whether a logger is there, and do without, and so does
         a program that handles the error."""
         library, user = places.here(3)
-        if self._found(name) is not None or library or not user or may_be_absent():
+        inside = name.partition(".")[0] in sys.modules and name in self._packages
+        if self._found(name) is not None or (not inside and (library or not user or may_be_absent())):
             return None
-        return importlib.machinery.ModuleSpec(
-            name, _StandIn(self._tape, self._searched, self._hooks.get(name)), is_package=True
-        )
+        filled = self._packages.get(name)
+        loader = _Package(filled) if filled else _StandIn(self._tape, self._searched, self._hooks.get(name))
+        return importlib.machinery.ModuleSpec(name, loader, is_package=True)
 
 
-def install(hooks: Mapping[str, Hook], tape: Tape, searched: Mapping[str, Any]) -> None:
-    """Hooks for modules that are imported already run at once. `searched`: what a sweep puts into wandb.config."""
+def install(hooks: Mapping[str, Hook], tape: Tape, searched: Mapping[str, Any], packages: Mapping[str, Hook]) -> None:
+    """Hooks for modules that are imported already run at once. `searched`: what a sweep puts into wandb.config.
+    `packages`: what fills the modules of those that have stand-ins and are not installed."""
     for name, hook in hooks.items():
         if name in sys.modules:
             hook(sys.modules[name])
-    sys.meta_path.insert(0, Importer(hooks, tape, searched))
+    sys.meta_path.insert(0, Importer(hooks, tape, searched, packages))

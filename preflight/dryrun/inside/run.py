@@ -36,6 +36,8 @@ class DryRun:
         self.loops: Any = None
         self.device: Any = None
         self.guard: Any = None
+        self.guesses: Any = None
+        self.learnt: Any = None
         self._exit = os._exit
 
     def refuse(self, reason: str) -> None:
@@ -54,6 +56,7 @@ class DryRun:
             return
         self.tape.recording = False
         loops = self.loops
+        sizes_made_up = self.guesses.said()
         self.channel.end(
             end=end,
             reason=reason[:500],
@@ -63,7 +66,8 @@ class DryRun:
             trained=loops.trained,
             validated=loops.validated,
             saved=loops.saved,
-            facts={**loops.facts, "data_made_up": self.tape.data_made_up},
+            facts={**loops.facts, "data_made_up": self.tape.data_made_up, "sizes_made_up": sizes_made_up},
+            learnt=self.learnt,
             convolutions=self.device.convolutions,
             refused=self.guard.refused,
             allocator=os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
@@ -85,6 +89,7 @@ class DryRun:
     def failed(self, kind: Any, error: Any, trace: Any) -> None:
         """An error that the program did not catch."""
         words = endings.words(error, trace, self.guard.wanted)
+        self.learnt = self.guesses.learnt(error, trace)
         self.report("failed", words, places.of_error(trace))
         sys.__excepthook__(kind, error, trace)
         self._leave(1)
@@ -141,6 +146,9 @@ def _install(run: DryRun) -> None:
     """The faked device and all hooks. A torch that cannot be faked is refused."""
     from . import cuda, device, distributed, guard, imports, loops, saving
     from .stand_ins import hooks
+    from .stand_ins.arrays import Arrays
+    from .stand_ins.compiled import FlashAttention
+    from .stand_ins.guesses import Guesses
     from .tape import Tape
 
     run.tape = Tape()
@@ -152,10 +160,12 @@ def _install(run: DryRun) -> None:
         run.refuse(f"torch {torch.__version__} cannot pretend to have a GPU: {error}")
     run.loops = loops.Loops(run.settings, run.tape, run.finish)
     loops.install(run.loops, run.device)
-    saving.install(run.tape, run.device, run.loops)
+    run.guesses = Guesses(run.settings.tried, run.tape)
+    stated = Arrays(run.settings.arrays, run.tape, run.guesses)
+    saving.install(run.tape, run.device, run.loops, stated)
     distributed.install(run.settings, run.tape)
-    stand_ins = hooks.of(run.settings, run.tape, run.loops, run.refuse)
-    imports.install(stand_ins, run.tape, run.settings.searched)
+    stand_ins = hooks.of(run.settings, run.tape, run.loops, run.refuse, stated)
+    imports.install(stand_ins, run.tape, run.settings.searched, FlashAttention(run.tape).modules())
 
 
 def _secure(run: DryRun) -> None:

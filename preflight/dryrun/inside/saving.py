@@ -14,6 +14,7 @@ from .device import Device
 from .loops import Loops
 from .patches import wrap
 from .stand_ins import weights
+from .stand_ins.arrays import Arrays
 from .tape import Tape
 
 MARK = b"saved in a dry run of preflight: "
@@ -24,8 +25,8 @@ _LOADED = _IncompatibleKeys([], [])
 class Checkpoints:
     """What was saved, by the number in its file."""
 
-    def __init__(self, tape: Tape, device: Device, loops: Loops) -> None:
-        self._tape, self._device, self._loops = tape, device, loops
+    def __init__(self, tape: Tape, device: Device, loops: Loops, arrays: Arrays) -> None:
+        self._tape, self._device, self._loops, self._arrays = tape, device, loops, arrays
         self._saved: list[Any] = []
 
     def save(self, real: Any, what: Any, file: Any, *_: Any, **__: Any) -> None:
@@ -54,6 +55,8 @@ class Checkpoints:
         try:
             start = _start(file)
         except FileNotFoundError:
+            if self._arrays.holds_data(file):
+                return self._arrays.tensors(os.fspath(file))
             missing = weights.checkpoint(file, self._tape, weights.goes_to_gpu(map_location))
             if missing is None:
                 raise
@@ -95,9 +98,9 @@ def _placed(t: Any, map_location: Any) -> Any:
     return t.to(to)
 
 
-def install(tape: Tape, device: Device, loops: Loops) -> None:
+def install(tape: Tape, device: Device, loops: Loops, arrays: Arrays) -> None:
     """Put them into torch.save, torch.load and load_state_dict."""
-    checkpoints = Checkpoints(tape, device, loops)
+    checkpoints = Checkpoints(tape, device, loops, arrays)
     wrap(torch, "save", checkpoints.save)
     wrap(torch, "load", checkpoints.load)
     wrap(torch.nn.Module, "load_state_dict", checkpoints.state_loaded)

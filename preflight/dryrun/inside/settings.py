@@ -43,6 +43,8 @@ class Settings:
     """The same of the length of sequences."""
     arrays: list[list[Any]] = field(default_factory=list)
     """Arrays on disk that may not be there: [path, name in the file, shape, type]."""
+    tried: dict[str, Any] = field(default_factory=dict)
+    """Shapes of arrays that nothing states, as an earlier run of the same program has learnt them."""
     searched: dict[str, Any] = field(default_factory=dict)
     """The corner of a search space that is run: values that the program asks of its search itself."""
     largest: bool = True

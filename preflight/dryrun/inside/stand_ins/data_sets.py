@@ -12,7 +12,7 @@ from typing import Any
 from .. import places
 from ..patches import replace, wrap
 from ..tape import Tape
-from .own_code import may_be_missing, names_used, texts_named
+from .own_code import length_stated, may_be_missing, names_used, texts_named
 from .vision import PICTURE, assume_pictures
 
 ROWS = 512
@@ -92,6 +92,15 @@ def text(module: Any, tape: Tape) -> None:
         parts = [part for part in _PARTS if part in names_used()]
         return made.parts(one, parts or ["train"]) if parts and os.path.basename(str(path)) not in _PARTS else one
 
+    def from_file(real: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(path, (str, os.PathLike)) or os.path.exists(path) or may_be_missing():
+            return real(path, *args, **kwargs)
+        tape.data_made_up = True
+        tape.assume(f"the data set {path} is not there, and made up: {WORDS} words a text", "train.seq_len")
+        return made.tokens() if re.search(r"token", str(path)) else made.data_set("")
+
+    for name in ("from_parquet", "from_json", "from_csv"):
+        wrap(module.Dataset, name, from_file)
     wrap(module, "load_dataset", load)
     wrap(module, "load_from_disk", from_disk)
     for cls in (module.Dataset, module.DatasetDict):
@@ -103,8 +112,8 @@ def _are_missing(files: Any) -> bool:
     """Whether files of tables are named, and none of them is there."""
     several = list(files.values()) if isinstance(files, dict) else [files]
     names = [one for part in several for one in (part if isinstance(part, (list, tuple)) else [part])]
-    named = bool(names) and all(isinstance(one, str) and "://" not in one and "*" not in one for one in names)
-    return named and not any(os.path.exists(one) for one in names)
+    named = bool(names) and all(isinstance(one, str) and "://" not in one for one in names)
+    return named and not any(os.path.exists(one.partition("*")[0] or ".") for one in names)
 
 
 def _shows_pictures() -> bool:
@@ -152,6 +161,11 @@ class _MadeUp:
             columns["image"], features["image"] = [_value("image", 0)] * ROWS, self._module.Image()
             assume_pictures("the data set", self._tape)
         return _marked(self._module.Dataset.from_dict(columns, features=self._module.Features(features)))
+
+    def tokens(self) -> Any:
+        """A text in tokens, as long as the program says."""
+        rows = [[0] * (length_stated() or WORDS)] * ROWS
+        return _marked(self._module.Dataset.from_dict(dict.fromkeys(("input_ids", "labels"), rows)))
 
     def parts(self, one: Any, names: Any) -> Any:
         """Parts of a data set, and any other that is asked for."""

@@ -1,12 +1,12 @@
 """What a program downloads, and arrays of tokens on disk: made up where a name says what it holds.
 
-A plain text and files in the format of MNIST are made up. Archives, tables and pictures are not: nothing tells what the
-program finds in them.
+Plain texts, tables, pictures and files in the format of MNIST are made up. An archive has no files in it.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import gzip
 import importlib
 import io
@@ -15,11 +15,14 @@ import re
 import string
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ..patches import wrap
 from ..tape import Tape
-from .own_code import asked_by_program, may_be_missing, program_frame, tree_of
+from .fetched import empty_archive
+from .own_code import asked_by_program, beginnings, may_be_missing, program_frame, tree_of
+from .vision import encoded
 
 TEXT = 1 << 20
 """Bytes of a made-up text: more than a window of any model, fewer than most corpora."""
@@ -33,16 +36,18 @@ _IMAGES, _SIDE = {"train": 60000, "t10k": 10000}, 28
 class Downloads:
     """What stands for the answers of servers, and for files of tokens."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, tape: Tape, table_of: Callable[[str], bytes | None]) -> None:
+        self._tape, self._table_of = tape, table_of
 
     def _data(self, url: Any) -> bytes | None:
         """The bytes of a made-up download; None if nothing tells what it holds."""
         url = str(getattr(url, "full_url", url))
         path = url.partition("?")[0].partition("#")[0]
         found = _IDX.search(path)
-        if not url.startswith(("http://", "https://", "ftp://")) or not (found or path.endswith(".txt")):
+        if not url.startswith(("http://", "https://", "ftp://")):
             return None
+        if not found and not path.endswith(".txt"):
+            return self._of_data(url, path)
         self._tape.data_made_up = True
         if found:
             data = _idx(found[1], found[2])
@@ -51,6 +56,21 @@ class Downloads:
         words = f"the text {url} is made up: {TEXT} bytes of {len(_LETTERS)} different characters"
         self._tape.assume(words, "model.config")
         return _text()
+
+    def _of_data(self, url: str, path: str) -> bytes | None:
+        """A table, a picture, or an archive, which has no files: what the program reads of it is made up."""
+        vectors = _known(path) if path.endswith((".txt.gz", ".vec.gz", ".vec")) else None
+        known = self._table_of(path) if vectors is None else vectors.encode()
+        if vectors is not None and known is not None and path.endswith(".gz"):
+            known = gzip.compress(known, 1)
+        if known is None and path.lower().endswith((".jpg", ".jpeg", ".png")):
+            known = encoded().getvalue()
+        if known is None:
+            known = empty_archive(path)
+        if known is not None:
+            self._tape.data_made_up = True
+            self._tape.assume(f"{url} was not downloaded: what the program reads of it is made up", "model.config")
+        return known
 
     def urllib(self, module: Any) -> None:
         """urllib.request: `urlopen` and `urlretrieve`."""
@@ -87,6 +107,30 @@ class Downloads:
 
         wrap(module.Session, "request", asked)
 
+    def httpx(self, module: Any) -> None:
+        """httpx: `get` and `stream`."""
+
+        def answered(method: str, url: Any) -> Any:
+            data = self._data(url) if method.upper() == "GET" else None
+            if data is None:
+                sys.audit("urllib.Request", str(url), None, {}, method)
+                return None
+            length = {"Content-Length": str(len(data))}
+            return module.Response(200, content=data, headers=length, request=module.Request(method, url))
+
+        @contextlib.contextmanager
+        def opened(real: Any, method: Any, url: Any, **kwargs: Any) -> Any:
+            found = answered(method, url)
+            with contextlib.nullcontext(found) if found is not None else real(method, url, **kwargs) as response:
+                yield response
+
+        def got(real: Any, url: Any, **kwargs: Any) -> Any:
+            found = answered("GET", url)
+            return found if found is not None else real(url, **kwargs)
+
+        wrap(module, "stream", opened)
+        wrap(module, "get", got)
+
     def fsspec(self, module: Any) -> None:
         """fsspec.implementations.http."""
 
@@ -104,18 +148,29 @@ class Downloads:
                 return real(file, mode, *args, **kwargs)
             except FileNotFoundError:
                 name = str(file)
+                if mode == "rb" and name.endswith(".bin") and asked_by_program() and not may_be_missing():
+                    return self._shard(name)
                 if not name.endswith(".txt") or mode not in ("r", "rt") or not asked_by_program() or may_be_missing():
                     raise
             self._tape.data_made_up = True
             known = _known(name)
             if known is not None:
-                self._tape.assume(f"the rows of {name} are made up: {_FACES}, with its own columns")
+                field = "model.config" if _VECTORS.search(name) else ""
+                self._tape.assume(f"the rows of {name} are made up: {_FACES}, with its own columns", field)
                 return io.StringIO(known)
             words = f"the text {name} is made up: {TEXT} bytes of {len(_LETTERS)} different characters"
             self._tape.assume(words, "model.config")
             return io.StringIO(_in_fields(_text().decode(), program_frame()))
 
         wrap(module, "open", opened)
+
+    def _shard(self, name: str) -> io.BytesIO:
+        self._tape.data_made_up = True
+        words = (
+            f"{name} is not there: {TOKENS} zeros stand for its tokens, after a header that says what is asked of it"
+        )
+        self._tape.assume(words, "train.seq_len")
+        return _Shard(bytes(2 * TOKENS))
 
     def gzip(self, module: Any) -> None:
         """gzip: `open` of a text that is not there, for reading bytes: as many as are asked for."""
@@ -158,12 +213,22 @@ class Downloads:
             made = flat(file, dtype, "numpy.fromfile") if not args and not kwargs else None
             return read(file, dtype, *args, **kwargs) if made is None else made
 
+        def frombuffer(read: Any, buffer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(buffer, _Header):
+                return read(buffer, *args, **kwargs)
+            count = len(buffer) // module.dtype(args[0] if args else kwargs.get("dtype", float)).itemsize
+            made = module.empty(count, object)
+            made[:] = [Agreeing(TOKENS)] * count
+            return made
+
+        wrap(module, "frombuffer", frombuffer)
         Memmap.__name__ = Memmap.__qualname__ = "memmap"
         Memmap.__module__ = "numpy"
         module.memmap = Memmap
         wrap(module, "fromfile", fromfile)
 
 
+_REPEATED = 64
 _SEPARATORS = ("\t", "|", "||", "|||", " ||| ", ";")
 _LETTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
 
@@ -173,6 +238,30 @@ def _text() -> bytes:
     lines += [" ".join(_LETTERS[(i + j) % 52] * (1 + j % 7) for j in range(12)) for i in range(52)]
     block = "\n".join(lines) + "\n"
     return (block * (TEXT // len(block) + 1))[:TEXT].encode()
+
+
+class Agreeing(int):
+    """A number in the header of a file that is not there: it is what the program compares it with."""
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    def __ne__(self, _: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+class _Header(bytes):
+    """The first bytes of a file of tokens."""
+
+
+class _Shard(io.BytesIO):
+    """A file of tokens of 16 bits. What is read of it first by a number of bytes is its header."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        first = self.tell() == 0 and size is not None and size > 0
+        return _Header(size) if first and size is not None else super().read(size)
 
 
 class _Endless(io.RawIOBase):
@@ -192,10 +281,18 @@ _ATTRIBUTES = (
 )
 """The columns of CelebA's list_attr_celeba.txt."""
 _FACES = 4096
+_VECTORS = re.compile(r"glove|word2vec|fasttext|\.vec(\.|$)", re.IGNORECASE)
+_DIMENSIONS = re.compile(r"(\d+)d\b")
+VECTORS, VECTOR = 4096, 300
+"""Words in a made-up file of word vectors, and the size of each where its name has none."""
 
 
 def _known(name: str) -> str | None:
     """A text of a data set that many programs read by themselves: its first rows, in its format."""
+    if _VECTORS.search(os.path.basename(name)):
+        size = int(found[1]) if (found := _DIMENSIONS.search(name)) else VECTOR
+        numbers = " ".join(["0.1"] * size)
+        return "".join(f"w{i} {numbers}\n" for i in range(VECTORS))
     if os.path.basename(name) != "list_attr_celeba.txt":
         return None
     rows = [f"{i:06}.jpg {' '.join('1' if (i + j) % 3 else '-1' for j in range(40))}" for i in range(1, _FACES + 1)]
@@ -208,7 +305,9 @@ def _in_fields(text: str, frame: Any) -> str:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "split" and len(node.args) == 1:
             mark = getattr(node.args[0], "value", None)
             if isinstance(mark, str) and mark.strip(" ") and mark != "\n" and mark in _SEPARATORS:
-                return "\n".join(mark.join(line.split(" ", 1)) for line in text.splitlines() if " " in line) + "\n"
+                lines = [mark.join(line.split(" ", 1)) for line in text.splitlines() if " " in line]
+                begun = [f"{one}{word}" for one in beginnings() for word in ("a word", "words", "some words")]
+                return "\n".join([*lines, *(mark.join((one, one)) for one in begun * _REPEATED)]) + "\n"
     return text
 
 
@@ -221,9 +320,14 @@ def _idx(part: str, what: str) -> bytes:
 
 
 def no_command(module: Any) -> None:
-    """`os.system` of a program that is not there: the shell's status, no error."""
+    """`os.system` of a program that is not there: the shell's status, no error. Folders that it would make are made."""
 
     def status(real: Any, command: Any) -> int:
+        words = str(command).split()
+        if words[:1] == ["mkdir"] and not _OF_SHELL.search(str(command)):
+            for name in (one for one in words[1:] if not one.startswith("-")):
+                os.makedirs(name, exist_ok=True)
+            return 0
         try:
             return int(real(command))
         except FileNotFoundError:
@@ -232,6 +336,8 @@ def no_command(module: Any) -> None:
     wrap(module, "system", status)
 
 
+_OF_SHELL = re.compile(r"[;&|<>$`'\"*?(){}~\\]")
+"""Characters that a shell would read."""
 ENCODINGS = {
     "gpt2": 50257, "r50k_base": 50257, "p50k_base": 50281, "p50k_edit": 50284, "cl100k_base": 100277,
     "o200k_base": 200019, "o200k_harmony": 201088,

@@ -37,6 +37,8 @@ _FOLDERS = 10
 """Made-up folders for a star in the middle of a pattern."""
 MADE = re.compile(r"((train|val|test)_)?\d{6}(?=\D|$)")
 _TOKENS = re.compile(r"\.bin$")
+_OF_SHARDS = re.compile(r"train|val|test|shard|tok", re.IGNORECASE)
+"""Files of tokens in parts; other files by this ending are weights."""
 _ABOUT = re.compile(
     r"readme.*|.*\.(md|gitkeep|keep|sh)|placeholder.*|__init__\.py|__pycache__|desktop\.ini", re.IGNORECASE
 )
@@ -100,7 +102,8 @@ class Folders:
         found = real(pattern, *args, **kwargs)
         folder, name = os.path.split(os.fspath(pattern)) if isinstance(pattern, (str, os.PathLike)) else ("", "")
         if not found and folder and _TOKENS.search(name) and "*" not in folder and asked_by_program():
-            return found if may_be_missing() or "*" in name else [os.fspath(pattern)]
+            known = "*" not in name or _OF_SHARDS.search(name)
+            return found if may_be_missing() or not known else [os.fspath(pattern).replace("*", "000000")]
         base = folder.partition("*")[0].rstrip("/") if "*" in folder else folder
         if found or not base or not _is_any(name) or not self._is_missing(base):
             return found

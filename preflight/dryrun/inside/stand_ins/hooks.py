@@ -13,10 +13,13 @@ from ..tape import Tape
 from . import (
     arrays,
     boxes,
+    compiled,
     data_sets,
+    databases,
     deepspeed,
     diffusers,
     downloads,
+    fetched,
     folders,
     generation,
     graphs,
@@ -34,20 +37,26 @@ from . import (
 from . import records as json_records
 
 
-def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], None]) -> dict[str, Callable[[Any], None]]:
+def of(
+    settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], None], stated: arrays.Arrays
+) -> dict[str, Callable[[Any], None]]:
     """The hooks by the name of the module that each is for."""
     layers = quantised.Layers(tape)
     models = hub_models.HubModels(settings.models, tape, refuse, layers.quantise)
     components = diffusers.Components(models, tape)
     known = hub_models.Tokenizers(models, tape)
-    network, missing = downloads.Downloads(tape), folders.Folders(tape)
+    table, missing = tables.Tables(tape), folders.Folders(tape)
+    network, fetching, flash = (
+        downloads.Downloads(tape, table.downloaded),
+        fetched.Fetched(tape),
+        compiled.FlashAttention(tape),
+    )
     asked, boxed, words = required.Required(tape, missing.made), boxes.Annotations(tape), language.Languages(tape)
     records = json_records.Json(tape, boxed)
-    stated = arrays.Arrays(settings.arrays, tape)
-    search, table = searches.Searches(settings, tape), tables.Tables(tape)
+    search = searches.Searches(settings, tape)
 
     def files(module: Any) -> None:
-        for one in (network, table, records):
+        for one in (network, table, records, stated):
             one.files(module)
 
     def numbers(module: Any) -> None:
@@ -61,6 +70,10 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
     def paths(module: Any) -> None:
         missing.paths(module)
         asked.objects(module)
+
+    def modeling(module: Any) -> None:
+        models.models(module)
+        flash.models(module)
 
     def sharding(module: Any) -> None:
         refuse_sharding(module, refuse)
@@ -91,11 +104,25 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "tiktoken": lambda module: downloads.encodings(module, tape),
         "urllib.request": network.urllib,
         "requests.sessions": network.requests,
+        "httpx": network.httpx,
         "fsspec.implementations.http": network.fsspec,
         "numpy": numbers,
         "h5py": stated.h5py,
+        "pickle": stated.pickle,
+        "joblib": stated.pickle,
+        "scipy.io": stated.scipy,
         "optuna.trial._trial": search.optuna,
         "wandb": search.wandb,
+        "lmdb": lambda module: databases.lmdb(module, tape),
+        "torch.jit": lambda module: compiled.tracing(module, tape),
+        "torchprofile.profile": lambda module: compiled.counted("profile_macs")(module, tape),
+        "zipfile": fetching.archives,
+        "tarfile": fetching.tars,
+        "gdown": fetching.to("download", "download_folder"),
+        "wget": fetching.to("download"),
+        "kagglehub": fetching.to("dataset_download", "competition_download", at=9),
+        "torchvision.datasets.utils": fetching.to("download_url", "download_and_extract_archive"),
+        "huggingface_hub": fetching.hub,
         "torch.hub": lambda module: weights.hub(module, tape),
         "timm.models._builder": lambda module: weights.timm(module, tape),
         "timm.models.helpers": lambda module: weights.timm(module, tape),
@@ -109,9 +136,16 @@ def of(settings: Settings, tape: Tape, loops: Loops, refuse: Callable[[str], Non
         "torch.distributed.tensor.parallel.api": sharding,
         "bitsandbytes": layers.bitsandbytes,
         "transformers.configuration_utils": models.configurations,
-        "transformers.modeling_utils": models.models,
+        "transformers.modeling_utils": modeling,
+        "transformers.modeling_flash_attention_utils": flash.transformers,
         "transformers.tokenization_utils_base": lambda module: known.install(module.PreTrainedTokenizerBase),
         "transformers.models.auto.tokenization_auto": lambda module: known.install(module.AutoTokenizer),
+        "transformers.feature_extraction_utils": hub_models.preprocessing(
+            "get_feature_extractor_dict", "FeatureExtractionMixin", tape
+        ),
+        "transformers.image_processing_base": hub_models.preprocessing(
+            "get_image_processor_dict", "ImageProcessingMixin", tape
+        ),
         "diffusers.configuration_utils": components.configurations,
         "diffusers.models.modeling_utils": components.models,
         "huggingface_hub.hf_api": lambda module: hub_models.uploads(module, tape),

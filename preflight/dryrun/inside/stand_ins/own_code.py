@@ -46,6 +46,63 @@ def names_used() -> list[str]:
     return [name for name in found if _NAME.fullmatch(name)][:MOST]
 
 
+def own_texts() -> str:
+    """The lines of the program's own modules."""
+    return "\n".join("".join(linecache.getlines(path)) for path in own_files())
+
+
+_LENGTHS = re.compile(r"^\s*(?:context|block|seq|sequence|ctx|max_seq|max)_?(?:length|len|size)\s*=\s*(\d+)", re.M)
+
+
+def length_stated() -> int:
+    """The length of sequences that the program states as a number; 0 if none."""
+    found = _LENGTHS.search(own_texts())
+    return int(found[1]) if found is not None else 0
+
+
+def assigned_names() -> list[str]:
+    """Names of what the program's line at work is assigned to: `x, y = load(...)`."""
+    frame = program_frame()
+    for node in ast.walk(tree_of(frame.f_code.co_filename)) if frame is not None else ():
+        here = isinstance(node, ast.Assign) and node.lineno <= frame.f_lineno <= (node.end_lineno or 0)
+        if here and isinstance(node, ast.Assign) and not isinstance(node.value, ast.Tuple):
+            target = node.targets[0]
+            found = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+            return [ast.unparse(one) for one in found]
+    return []
+
+
+def beginnings() -> list[str]:
+    """Texts with which the program wants others to begin: `text.startswith(PREFIXES)`."""
+    found: dict[str, None] = {}
+    modules = [vars(one) for one in list(sys.modules.values()) if places.is_users(getattr(one, "__file__", "") or "")]
+    for node in (node for path in own_files() for node in ast.walk(tree_of(path))):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "startswith" or not node.args:
+            continue
+        what = node.args[0]
+        known = [what.value] if isinstance(what, ast.Constant) else []
+        if isinstance(what, ast.Name):
+            known = [scope[what.id] for scope in modules if what.id in scope]
+        for one in known:
+            texts = one if isinstance(one, (tuple, list)) else [one]
+            found.update(dict.fromkeys(text for text in texts if isinstance(text, str) and text.endswith(" ")))
+    return list(found)
+
+
+def iterated_names() -> frozenset[str]:
+    """Names by which the program takes something that it goes through: `for ending in row["endings"]`."""
+    found: set[str] = set()
+    for tree in map(tree_of, own_files()):
+        taken = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                taken[node.targets[0].id] = list(_texts_of(node.value))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.For, ast.comprehension)):
+                found.update(taken.get(node.iter.id, ()) if isinstance(node.iter, ast.Name) else _texts_of(node.iter))
+    return frozenset(found)
+
+
 def texts_named() -> frozenset[str]:
     """All texts of one line in the program's own modules."""
     nodes = (node for path in own_files() for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant))
@@ -54,12 +111,16 @@ def texts_named() -> frozenset[str]:
 
 def _texts(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        asked: list[ast.expr] = []
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            asked = node.slice.elts if isinstance(node.slice, (ast.List, ast.Tuple)) else [node.slice]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
-            asked = node.args[:1]
-        yield from (one.value for one in asked if isinstance(one, ast.Constant) and isinstance(one.value, str))
+        yield from _texts_of(node)
+
+
+def _texts_of(node: ast.AST) -> Iterator[str]:
+    asked: list[ast.expr] = []
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        asked = node.slice.elts if isinstance(node.slice, (ast.List, ast.Tuple)) else [node.slice]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+        asked = node.args[:1]
+    yield from (one.value for one in asked if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
 def may_be_missing() -> bool:

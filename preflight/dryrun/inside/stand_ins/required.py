@@ -24,6 +24,7 @@ _ASKS = ("exists", "isfile", "isdir", "is_file", "is_dir")
 def _required_at(path: str) -> frozenset[int]:
     """Lines of a file on which a question stands whose answer "no" ends the program."""
     found: set[int] = set()
+    asked: set[str] = set()
     for node in ast.walk(tree_of(path)):
         tests: list[ast.expr] = []
         if isinstance(node, ast.Assert):
@@ -35,9 +36,20 @@ def _required_at(path: str) -> frozenset[int]:
             elif ends(node.orelse):
                 tests = _parts(node.test, ast.And)
         for one in tests:
-            if isinstance(one, ast.Call) and getattr(one.func, "attr", "") in _ASKS:
+            if _asks(one):
                 found.update(range(one.lineno, (one.end_lineno or one.lineno) + 1))
+            elif isinstance(one, ast.Call):
+                asked.add(getattr(one.func, "attr", "") or getattr(one.func, "id", ""))
+    for node in ast.walk(tree_of(path)):  # functions that answer such a question: `return os.path.exists(folder)`
+        if isinstance(node, ast.FunctionDef) and node.name in asked:
+            for answer in ast.walk(node):
+                if isinstance(answer, ast.Return) and any(map(_asks, ast.walk(answer))):
+                    found.update(range(answer.lineno, (answer.end_lineno or answer.lineno) + 1))
     return frozenset(found)
+
+
+def _asks(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _ASKS
 
 
 def _parts(test: ast.expr, kind: type[ast.boolop]) -> list[ast.expr]:

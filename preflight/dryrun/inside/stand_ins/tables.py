@@ -21,11 +21,13 @@ from ..patches import wrap
 from ..tape import Tape
 from .data_sets import cell
 from .folders import MADE
-from .own_code import MOST, asked_by_program, may_be_missing, names_used, own_files, tree_of
+from .own_code import MOST, asked_by_program, iterated_names, may_be_missing, names_used, own_files, own_texts, tree_of
 
 ROWS = 256
 ROWS_OF_NUMBERS = 4096
 """Rows of a table of numbers alone: more than a batch of most programs."""
+PARTS = 4
+"""Parts of a cell that the program goes through."""
 PLACES = 8
 """Columns of a made-up table whose columns are taken by their places."""
 _BY_PLACE = re.compile(r"\.iloc\[[^\]\n]*,|\.shape\[1\]|header\s*=\s*None|\.columns\[|\.values\b(?!\()|\.to_numpy\(")
@@ -39,6 +41,8 @@ _TEXTS = re.compile(
 )
 _LANGUAGE = re.compile(r"tokeniz|vocab|sentence|corpus|transformers|nltk|spacy|tiktoken", re.IGNORECASE)
 _READERS = ("read_csv", "read_table", "read_parquet", "read_excel", "read_feather", "read_json")
+_TEXT_TABLES = (".csv", ".tsv", ".jsonl")
+_PICTURES = re.compile(r"Image\.open|cv2\.imread|read_image|io\.imread")
 _LETTERS = re.compile(r"\w+")
 _PLACE = "column {}"
 _MADE = "made up by a dry run"
@@ -75,6 +79,8 @@ def _column(name: str, count: int) -> list[Any]:
     if _DAYS.search(name):
         return [f"{2000 + i // 336}-{i // 28 % 12 + 1:02}-{i % 28 + 1:02}" for i in range(count)]
     found = [cell(name, i) for i in range(count)]
+    if name in iterated_names():
+        return [[f"{one}"] * PARTS for one in found]
     texts = isinstance(found[0], str) and not found[0].endswith(".jpg")
     return [i / ROWS for i in range(count)] if texts and not _reads_texts(name) else found
 
@@ -117,6 +123,16 @@ class Tables:
             self._tape.assume(f"the texts of {where} are longer than most programs cut them", "train.seq_len")
         return columns
 
+    def downloaded(self, path: str) -> bytes | None:
+        """The bytes of a table at an address; None if its name is not that of a table, or nothing asks for columns."""
+        ending = os.path.splitext(path)[1]
+        names = names_used() if ending in (*_TEXT_TABLES, ".json") else []
+        if not names:
+            return None
+        made = _values(names)
+        rows = [{name: made[name][number] for name in names} for number in range(ROWS)]
+        return (json.dumps(rows) if ending == ".json" else _written(rows, ending)).encode()
+
     def pandas(self, module: Any) -> None:
         """pandas: functions that read a table, and columns that a made-up one gets when they are asked for."""
 
@@ -151,6 +167,15 @@ class Tables:
                     frame[name] = _column(name, len(frame))
                 return real(frame, key)
 
+        def named(real: Any, frame: Any, name: str) -> Any:
+            """`frame.kfold`."""
+            try:
+                return real(frame, name)
+            except AttributeError:
+                if name.startswith("_") or not frame.attrs.get(_MADE) or not asked_by_program():
+                    raise
+            return taken(module.DataFrame.__getitem__, frame, name)
+
         def filtered(
             real: Any, frame: Any, items: Any = None, like: Any = None, regex: Any = None, **kwargs: Any
         ) -> Any:
@@ -168,6 +193,7 @@ class Tables:
         for name in _READERS:
             wrap(module, name, read)
         wrap(module.DataFrame, "__getitem__", taken)
+        wrap(module.DataFrame, "__getattr__", named)
         wrap(module.DataFrame, "filter", filtered)
 
     def files(self, module: Any) -> None:
@@ -178,7 +204,7 @@ class Tables:
                 return real(file, mode, *args, **kwargs)
             except FileNotFoundError:
                 ending = os.path.splitext(str(file))[1]
-                if ending not in (".csv", ".tsv", ".jsonl") or mode not in ("r", "rt") or not asked_by_program():
+                if ending not in _TEXT_TABLES or mode not in ("r", "rt") or not asked_by_program():
                     raise
                 columns = self._columns(file)
                 if not columns:
@@ -196,9 +222,19 @@ def _values(columns: list[str]) -> dict[str, list[Any]]:
     found = {name: _column(name, ROWS) for name in columns}
     if columns[0] == _PLACE.format(0):
         value, count = (_value_of_text, ROWS) if _reads_texts() else (_value_of_number, ROWS_OF_NUMBERS)
+        if _reads_pictures():  # names of files, and what is in each
+            return {
+                name: [number % 2 if at else cell("image", number) for number in range(count)]
+                for at, name in enumerate(columns)
+            }
         found = {name: [value(number) for number in range(count)] for name in columns}
         found[columns[-1]] = [number % 2 for number in range(count)]
     return found
+
+
+def _reads_pictures() -> bool:
+    """Whether the program opens pictures, and has to do with no text."""
+    return bool(_PICTURES.search(own_texts())) and not _reads_texts()
 
 
 def _value_of_text(_: int) -> str:

@@ -33,7 +33,9 @@ class Unread(dict):  # type: ignore[type-arg]
     def _unknown(self, *_: Any, **__: Any) -> Any:
         raise NotThere(
             f"{self._path} is not there, and the program takes more from it than weights for a model: "
-            "put the file there, or give the program the path of one"
+            "put the file there, or give the program the path of one",
+            self._path,
+            self._name,
         )
 
     def _part(self, name: Any = None, *_: Any, **__: Any) -> Any:

@@ -1,0 +1,302 @@
+"""Arrays that are not there and whose shapes nobody states: tried, and corrected by the error of what takes them.
+
+Every size that nothing tells is a prime of its own. Where a layer of the program wants another number, the prime in its
+error names the array and the place, and preflight starts the program again with that number. Sizes that no layer wants
+stay made up: the result is then a lower bound, and one line says which array to state.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .. import places
+from ..tape import Tape
+from .own_code import assigned_names, own_texts
+
+ROWS = 256
+_PRIMES = (17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113)
+_SIDES = (28, 32, 64, 224, 128, 96, 48, 256)
+"""Sides of pictures that are tried where a layer wants what convolutions leave of them."""
+_ROUND = 32
+_CLASSES = re.compile(r"(^|[^a-z])(y|ys|labels?|targets?|class(es)?|ids?|idx|gt|masks?)(_|[^a-z]|$)", re.IGNORECASE)
+_RANKS = (
+    (re.compile(r"Conv3d|3d[ck]nn|BatchNorm3d"), 4),
+    (re.compile(r"Conv2d|torchvision\.models|timm\.|smp\.|[uU][nN]et|[rR]es[nN]et"), 3),
+    (re.compile(r"Conv1d|LSTM|GRU|nn\.RNN|Transformer|seq_len"), 2),
+)
+"""Dimensions of a sample by the layers that the program names; else 1."""
+_ANY_NUMBER = re.compile(r"\d+")
+_OF_FILE = re.compile(r"\d{3,}")
+"""The number of a file among many."""
+
+
+class Guess:
+    """What is tried for an array: its sizes, which of them a layer has told, and its type."""
+
+    def __init__(self, sizes: Sequence[int], told: Sequence[bool], kind: str, side: int = 0) -> None:
+        self.sizes, self.told, self.kind, self.side = list(sizes), list(told), kind, side
+
+    def free(self) -> list[int]:
+        """Places of the sizes that nothing tells."""
+        return [at for at, told in enumerate(self.told) if not told]
+
+    def document(self) -> list[Any]:
+        return [list(self.sizes), list(self.told), self.kind, self.side]
+
+
+class Guesses:
+    """What is tried for each array, by its file and its name in it. `tried`: what an earlier run has learnt."""
+
+    def __init__(self, tried: dict[str, Any], tape: Tape) -> None:
+        self._tape = tape
+        self.table = {key: Guess(*one) for key, one in tried.items() if isinstance(one, list)}
+        self.data = {key: one for key, one in tried.items() if isinstance(one, str)}
+        """Files of tensors that are no checkpoints, and whether these have names."""
+        self.used: dict[str, None] = {}
+
+    def array(
+        self, numpy: Any, path: Any, name: str = "", rank: int | None = None, kind: Any = None, whole: bool = False
+    ) -> Any:
+        """An array of zeros. `rank`: dimensions beside that of the rows, as the file's format says. `whole`: part of a
+        file that is read once, and not for each sample."""
+        key = _key(path, name)
+        if key not in self.table:
+            self.table[key] = self._first(
+                name or " ".join((os.path.basename(str(path)), *assigned_names())), rank, whole
+            )
+        self.used[key] = None
+        self._tape.data_made_up = True
+        guess = self.table[key]
+        made = numpy.zeros(guess.sizes, kind or guess.kind)
+        if made.dtype.kind in "USO":
+            made[...] = "0"
+        return made
+
+    def _first(self, name: str, rank: int | None, whole: bool) -> Guess:
+        of_sample = in_sample() and not (whole and not _ANY_NUMBER.search(name))
+        if rank is None and _CLASSES.search(name):
+            return Guess([] if of_sample else [ROWS], [] if of_sample else [True], "int64")
+        wanted = rank if rank is not None else next((n for one, n in _RANKS if one.search(own_texts())), 1)
+        rows = [] if of_sample and rank is None else [ROWS]
+        return Guess([*rows, *self._primes(wanted)], [*(True for _ in rows), *([False] * wanted)], "float32")
+
+    def _primes(self, count: int) -> list[int]:
+        taken = {size for guess in self.table.values() for size in guess.sizes}
+        return [one for one in _PRIMES if one not in taken][:count]
+
+    def forget(self, path: Any, name: str) -> None:
+        """An array was the place of others."""
+        self.used.pop(_key(path, name), None)
+
+    def said(self) -> bool:
+        """State each array that was tried; whether sizes remain that nothing tells."""
+        open_sizes = False
+        for key in self.used:
+            guess = self.table[key]
+            shape = "x".join(map(str, guess.sizes)) or "1"
+            path, _, name = key.partition("\n")
+            free = guess.free()
+            open_sizes = open_sizes or bool(free)
+            told = [str(guess.sizes[at]) for at, one in enumerate(guess.told) if one and guess.sizes[at] != ROWS]
+            words = f"{path}{f':{name}' if name else ''} is not there: zeros of {shape} stand for it"
+            words += f", with {' and '.join(told)} as the program's layers take it" if told else ""
+            state = f"; nothing tells {'its other sizes' if told else 'its sizes'}: state them, as in --array "
+            state += f"'{path}{f':{name}' if name else ''}={shape}'"
+            self._tape.assume(words + (state if free else ""), "model.config")
+        return open_sizes
+
+    # ------------------------------------------------------------------------------------------------------- learning
+
+    def learnt(self, error: Any, trace: Any) -> dict[str, Any] | None:
+        """What to try next after an error; None if it tells nothing."""
+        before = self._document()
+        path = getattr(error, "data_file", "")
+        if path and path not in self.data:
+            self.data[path] = "named" if getattr(error, "part", "") else "whole"
+        elif self.used:
+            self._correct(str(error), trace)
+        after = self._document()
+        return after if after != before else None
+
+    def _document(self) -> dict[str, Any]:
+        return {**{key: one.document() for key, one in self.table.items()}, **self.data}
+
+    def _correct(self, words: str, trace: Any) -> None:
+        for pattern, correct in _CORRECTIONS:
+            found = pattern.search(words)
+            if found is not None:
+                correct(self, found, trace)
+                return
+
+    def _size(self, got: int, wanted: int) -> bool:
+        """A size that was wanted in place of another."""
+        for key in self.used:
+            guess = self.table[key]
+            for at in guess.free():
+                if guess.sizes[at] == got:
+                    guess.sizes[at], guess.told[at] = wanted, True
+                    return True
+        return self._flattened(got, wanted) or self._next_side()
+
+    def _flattened(self, got: int, wanted: int) -> bool:
+        """The same of several sizes in one: a picture as a row."""
+        for key in self.used:
+            guess = self.table[key]
+            free, product = guess.free(), 1
+            for count, at in enumerate(reversed(free), 1):
+                product *= guess.sizes[at]
+                if count > 1 and product == got:
+                    parts = _factors(wanted, count)
+                    for one, size in zip(free[-count:], parts):
+                        guess.sizes[one], guess.told[one] = size, True
+                    return True
+        return False
+
+    def _next_side(self) -> bool:
+        """Other sides for what convolutions shrink: no prime is found again then."""
+        for key in self.used:
+            guess = self.table[key]
+            sides = guess.free()[-2:]
+            if sides and len(guess.sizes) > 1 and guess.side < len(_SIDES):
+                for at in sides:
+                    guess.sizes[at] = _SIDES[guess.side]
+                guess.side += 1
+                return True
+        return False
+
+    def _rounded(self) -> None:
+        """Sides that a model can halve several times."""
+        number = 2
+        for key in self.used:
+            guess = self.table[key]
+            for at in guess.free()[-2:]:
+                if guess.sizes[at] % _ROUND:
+                    guess.sizes[at] = number * _ROUND
+            number += 1
+
+    def _dimensions(self, sizes: list[int], more: int) -> None:
+        """Dimensions more (or fewer) for the array whose sizes these are."""
+        for key in self.used:
+            guess = self.table[key]
+            free = guess.free()
+            if not free or not any(guess.sizes[at] in sizes for at in free):
+                continue
+            for _ in range(max(0, -more)):
+                guess.sizes.pop(free[0])
+                guess.told.pop(free[0])
+            for size in self._primes(max(0, more)):
+                guess.sizes.insert(free[0], size)
+                guess.told.insert(free[0], False)
+            return
+
+    def _kinds(self, of_classes: bool, kind: str) -> None:
+        """Another type for the arrays that are (or are not) numbers of classes."""
+        for key in self.used:
+            guess = self.table[key]
+            if (guess.kind == "int64") == of_classes:
+                guess.kind = kind
+
+
+def _key(path: Any, name: str) -> str:
+    """One key for all files that differ in a number alone."""
+    return _OF_FILE.sub("*", os.fspath(path)) + (f"\n{_ANY_NUMBER.sub('*', name)}" if name else "")
+
+
+def in_sample() -> bool:
+    """Whether the program reads one sample."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "__getitem__" and places.is_users(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _factors(number: int, count: int) -> list[int]:
+    """Sizes whose product is a number: a square, with channels before it, else one row."""
+    for channels in (1, 3):
+        side = round((number / channels) ** 0.5)
+        if channels * side * side == number and count >= (2 if channels == 1 else 3):
+            return [1] * (count - 3) + ([channels] if count > 2 else []) + [side, side]
+    return [1] * (count - 1) + [number]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(one) for one in _ANY_NUMBER.findall(text)]
+
+
+def _of_layer(guesses: Guesses, found: Any, _: Any) -> None:
+    guesses._size(int(found["got"]), int(found["wanted"]))
+
+
+def _of_pair(guesses: Guesses, found: Any, _: Any) -> None:
+    """Two tensors of which one should be as the other: that whose size is made up."""
+    one, other = int(found[1]), int(found[2])
+    primes = {g.sizes[at] for key in guesses.used for g in (guesses.table[key],) for at in g.free()}
+    if one in primes or other not in primes:
+        one, other = other, one
+    guesses._size(other, one)
+
+
+def _of_shapes(guesses: Guesses, found: Any, _: Any) -> None:
+    guesses._size(_numbers(found[1])[-1], _numbers(found[2])[0])
+
+
+def _of_view(guesses: Guesses, found: Any, _: Any) -> None:
+    """`x.view(100, 784)`, `x.view(-1, 784)`."""
+    size, wanted = int(found["size"]), 1
+    for one in re.findall(r"-?\d+", found["shape"]):
+        wanted *= max(1, int(one))
+    rest = "-1" in found["shape"]
+    for key in guesses.used:
+        guess = guesses.table[key]
+        product = 1
+        for at in guess.free():
+            product *= guess.sizes[at]
+        rows = size // product if guess.free() and size % product == 0 else 0
+        if rows and (rest or wanted % rows == 0):
+            guesses._size(product, wanted if rest else wanted // rows)
+            return
+
+
+def _of_rank(guesses: Guesses, found: Any, _: Any) -> None:
+    sizes = _numbers(found["sizes"])
+    guesses._dimensions(sizes, int(found["wanted"]) - len(sizes))
+
+
+def _of_unpacked(guesses: Guesses, found: Any, trace: Any) -> None:
+    """`batch, channels, height, width = x.shape`: the tensors at hand tell whose dimensions are meant."""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    for one in trace.tb_frame.f_locals.values():
+        shape = getattr(one, "shape", None)
+        if isinstance(shape, tuple) and (not found["got"] or len(shape) == int(found["got"])):
+            guesses._dimensions(list(shape), int(found["wanted"]) - len(shape))
+
+
+_CORRECTIONS: tuple[tuple[Any, Any], ...] = (
+    (re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels"), _of_layer),
+    (re.compile(r"input_size. Expected (?P<wanted>\d+), got (?P<got>\d+)"), _of_layer),
+    (re.compile(r"running_mean should contain (?P<got>\d+) elements not (?P<wanted>\d+)"), _of_layer),
+    (re.compile(r"\((?:\d+)x(?P<got>\d+) and (?P<wanted>\d+)x\d+\)"), _of_layer),
+    (re.compile(r"reduction dim, but got \[([^]]*)\] X \[([^]]*)\]"), _of_shapes),
+    (re.compile(r"input of size\[(?P<sizes>[^]]*)\]"), lambda *_: None),
+    (re.compile(r"shape '\[(?P<shape>[^]]*)\]' is invalid for input of size (?P<size>\d+)"), _of_view),
+    (re.compile(r"index (?P<index>\d+) is out of bounds for axis [1-9] with size (?P<got>\d+)"),
+     lambda guesses, found, _: guesses._size(int(found["got"]), int(found["index"]) + 1)),
+    (re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), _of_pair),
+    (re.compile(r"(?:[Ee]xpected|required) (?:\d+D [^0-9]*or )?(?P<wanted>\d)D"
+                r".*?(?:size|shape):? *[\[(](?P<sizes>[^])]*)"), _of_rank),
+    (re.compile(r"Sizes of tensors must match except in dimension"), lambda guesses, *_: guesses._rounded()),
+    (re.compile(r"not enough values to unpack \(expected (?P<wanted>\d+), got (?P<got>\d+)\)"), _of_unpacked),
+    (re.compile(r"too many values to unpack \(expected (?P<wanted>\d+)(?:, got (?P<got>\d+))?\)"), _of_unpacked),
+    (re.compile(r"scalar types?:? Long, Int; but got|indices.*to be (Long|integer)|expected scalar type Long"),
+     lambda guesses, *_: guesses._kinds(False, "int64")),
+    (re.compile(r"Found dtype Long but expected Float|target type.*Long|result type Float can't be cast to"),
+     lambda guesses, *_: guesses._kinds(True, "float32")),
+)  # fmt: skip
+"""What an error tells of the sizes and types that were tried."""
