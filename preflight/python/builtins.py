@@ -12,6 +12,7 @@ from preflight.python.config_objects import config_default
 from preflight.python.evaluator import CallSite
 from preflight.python.known_kinds import LENGTH, of_file_names
 from preflight.python.objects import (
+    COUNTS,
     Abstract,
     Attribute,
     Config,
@@ -22,7 +23,6 @@ from preflight.python.objects import (
     Key,
     ModuleValue,
     alternatives,
-    changes_in_loop,
     is_expr,
     openness,
     sequence,
@@ -84,7 +84,7 @@ def _reduction(site: CallSite, name: str) -> Abstract:
     if name == "len":
         if isinstance(value, Container):
             if value.open:
-                return site.unknown("not all of its items are known")
+                return value.count or site.unknown("not all of its items are known")
             return Const(len(value.items), site.derived)
         number = site.ev.number_of_arguments if isinstance(value, External) and value.name == "sys.argv" else None
         if number is not None:
@@ -181,7 +181,7 @@ def _enumerate(site: CallSite) -> Abstract:
     start = site.constant(1) if len(site.args) > 1 else 0
     if items is None or not isinstance(start, int):
         item = Attribute(site.args[0], "[]") if site.args else unknown("the item is not known")
-        return _endless(sequence([changes_in_loop(), item], "tuple"))
+        return _endless(sequence([unknown(COUNTS, site.origin, Cause.run_time), item], "tuple"))
     return sequence([sequence([Const(start + i), item], "tuple") for i, item in enumerate(items)])
 
 

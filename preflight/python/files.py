@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
+from fnmatch import fnmatch
 
 from preflight.python.evaluator import Evaluator
-from preflight.python.objects import Abstract, CallRecord, Config, Container, Instance, Key, is_expr, to_expr
+from preflight.python.known_kinds import of_file_names
+from preflight.python.objects import (
+    Abstract,
+    Attribute,
+    CallRecord,
+    Config,
+    Container,
+    Instance,
+    Key,
+    is_expr,
+    to_expr,
+)
 from preflight.vocabulary.budgets import LOADED_CHARACTERS, LOADED_DEPTH, LOADED_NODES
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
@@ -46,8 +59,9 @@ def path_parent(path: Instance) -> Instance:
     return make_path((posixpath.dirname(text) or ".") if isinstance(text, str) else None)
 
 
-def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
+def find_file(ev: Evaluator, path: str, record: CallRecord | None = None, folder: bool = False) -> str | None:
     """A path named in a program, from the project's root: where the program starts, else there or in its own folder.
+    `folder`: of a directory.
 
     A program that nobody is seen to start is started in its own folder if the file lies there.
     """
@@ -55,9 +69,42 @@ def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str
     bases = [*own[:1], ".", *own] if ev.directory is None else [ev.directory, ".", *own]
     for base in dict.fromkeys(bases):
         found = posixpath.normpath(posixpath.join(base, path))
-        if not found.startswith(("..", "/")) and ev.project.exists(found):
+        if not found.startswith(("..", "/")) and (ev.project.is_dir(found) if folder else ev.project.exists(found)):
             return found
     return None
+
+
+_LOOKED_AT = 16
+"""Files of a folder that are read, spread over all of it."""
+
+
+def names_given(value: Abstract | None) -> Instance | None:
+    """The list of names that a value is an item of: `os.listdir(folder)` of `sorted(os.listdir(folder))[index]`."""
+    while isinstance(value, Attribute) and (value.name.startswith("[") or value.name in ("path", "name")):
+        value = value.receiver
+    return value if isinstance(value, Instance) and of_file_names(value) else None
+
+
+def some_files(ev: Evaluator, value: Abstract | None) -> Sequence[str]:
+    """A few of the files that an item of a list of names may be, from the project's root; none if that is not known."""
+    listed = names_given(value) if isinstance(value, Attribute) else None
+    record = listed.record if listed is not None else None
+    if record is None or record.method in ("rglob", "scandir"):
+        return ()
+    pattern, folder = "*", path_text(ev, record.receiver_object)
+    if record.method in ("listdir", "iterdir"):
+        folder = path_text(ev, record.object("path", 0)) if record.method == "listdir" else folder
+    else:
+        given = path_text(ev, record.object("pattern", 0) or record.object("pathname", 0))
+        if given is None or "**" in given or "*" in posixpath.dirname(given):
+            return ()
+        pattern = posixpath.basename(given)
+        folder = posixpath.join(folder or "", posixpath.dirname(given)) if folder or record.method != "glob" else None
+        folder = folder if folder is not None else posixpath.dirname(given) or "."
+    found = find_file(ev, folder, record, folder=True) if folder is not None else None
+    names = [name for name in ev.project.listdir(found) if fnmatch(name, pattern)] if found is not None else []
+    step = max(1, len(names) // _LOOKED_AT)
+    return [posixpath.join(found or "", name) for name in names[::step]]
 
 
 def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallRecord | None = None) -> Abstract | None:
