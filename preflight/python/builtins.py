@@ -10,6 +10,7 @@ from preflight.python.access import attribute, class_attribute, mark_changed, re
 from preflight.python.arrays import array_of, known
 from preflight.python.config_objects import config_default
 from preflight.python.evaluator import CallSite
+from preflight.python.files import number_of_files
 from preflight.python.known_kinds import LENGTH, of_file_names
 from preflight.python.objects import (
     COUNTS,
@@ -93,6 +94,8 @@ def _reduction(site: CallSite, name: str) -> Abstract:
             return array.shape[0]
         if isinstance(value, Instance) and isinstance(method := _length(value), FunctionValue):
             return site.ev.call(replace(method, self_value=value), ())
+        if (files := number_of_files(site.ev, value)) is not None:
+            return Const(files, site.derived)
         stated = value.state.get("length") if isinstance(value, Instance) else None
         if isinstance(stated, (Const, Ref, Op)) and known(stated):
             return stated

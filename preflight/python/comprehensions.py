@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from preflight.python.access import assign
 from preflight.python.evaluator import Evaluator
+from preflight.python.files import FILTERED
 from preflight.python.known_kinds import of_file_names
 from preflight.python.objects import Abstract, Container, Frame, Instance, counted_in_loop
 from preflight.python.texts import line_of, lines_of, path_of_lines
@@ -32,8 +35,9 @@ def comprehension(
                 made.flags["open"] = True
         else:
             made.items[len(made.items)] = ev.evaluate(node.elt, inner)
-    if len(sources) == 1 and of_file_names(sources[0]) and _keeps_items(node):
-        return sources[0]
+    if len(sources) == 1 and isinstance(sources[0], Instance) and of_file_names(sources[0]) and _keeps_items(node):
+        some = {FILTERED: True} if node.generators[0].ifs else {}
+        return replace(sources[0], state={**sources[0].state, **some})
     if len(sources) == 1 and not node.generators[0].ifs and made.open:
         made.count = count_of(ev, sources[0])
         made.repeats = made.count if isinstance(made.count, (Ref, Op)) and not isinstance(node, ast.DictComp) else None

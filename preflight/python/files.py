@@ -85,26 +85,46 @@ def names_given(value: Abstract | None) -> Instance | None:
     return value if isinstance(value, Instance) and of_file_names(value) else None
 
 
+FILTERED = "filtered"
+"""The key of a list of names that has only some of those of its folder."""
+
+
 def some_files(ev: Evaluator, value: Abstract | None) -> Sequence[str]:
     """A few of the files that an item of a list of names may be, from the project's root; none if that is not known."""
     listed = names_given(value) if isinstance(value, Attribute) else None
-    record = listed.record if listed is not None else None
+    names = _listed(ev, listed) if listed is not None else None
+    return names[:: max(1, len(names) // _LOOKED_AT)] if names else ()
+
+
+def number_of_files(ev: Evaluator, value: Abstract) -> int | None:
+    """How many names a list of a folder's has; None where the folder is not there, or a filter leaves some out."""
+    listed = names_given(value) if isinstance(value, Instance) else None
+    names = _listed(ev, listed) if listed is not None and FILTERED not in listed.state else None
+    return len(names) if names else None
+
+
+def _listed(ev: Evaluator, listed: Instance) -> list[str] | None:
+    record = listed.record
     if record is None or record.method in ("rglob", "scandir"):
-        return ()
+        return None
     pattern, folder = "*", path_text(ev, record.receiver_object)
-    if record.method in ("listdir", "iterdir"):
-        folder = path_text(ev, record.object("path", 0)) if record.method == "listdir" else folder
-    else:
+    if record.method == "listdir":
+        folder = path_text(ev, record.object("path", 0))
+    elif record.method != "iterdir":
         given = path_text(ev, record.object("pattern", 0) or record.object("pathname", 0))
-        if given is None or "**" in given or "*" in posixpath.dirname(given):
-            return ()
+        if (
+            given is None
+            or "**" in given
+            or "*" in posixpath.dirname(given)
+            or (folder is None and record.receiver_object)
+        ):
+            return None
         pattern = posixpath.basename(given)
-        folder = posixpath.join(folder or "", posixpath.dirname(given)) if folder or record.method != "glob" else None
-        folder = folder if folder is not None else posixpath.dirname(given) or "."
+        folder = posixpath.join(folder or "", posixpath.dirname(given)) or "."
     found = find_file(ev, folder, record, folder=True) if folder is not None else None
-    names = [name for name in ev.project.listdir(found) if fnmatch(name, pattern)] if found is not None else []
-    step = max(1, len(names) // _LOOKED_AT)
-    return [posixpath.join(found or "", name) for name in names[::step]]
+    if found is None:
+        return None
+    return [posixpath.join(found, name) for name in ev.project.listdir(found) if fnmatch(name, pattern)]
 
 
 def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallRecord | None = None) -> Abstract | None:

@@ -186,3 +186,17 @@ def test_a_cut_of_a_sound_has_its_length(tmp_path: Path) -> None:
             x = torch.nn.functional.pad(x, (0, 16000 - x.numel()))
         return torch.stft(x[:16000], 400, 160, return_complex=True).abs()"""
     assert told(SET.format(init="pass", body=body), tmp_path)["data.sample_bytes"] == 201 * 101 * 4
+
+
+@pytest.mark.parametrize(
+    ("files", "size"),
+    [("os.listdir('d')", 7), ("[f for f in os.listdir('d') if f > '3']", None), ("glob.glob('d/*.npy')", 5)],
+)
+def test_how_many_names_a_folder_has(files: str, size: int | None, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for number in range(7):
+        (tmp_path / "d" / f"{number}.{'npy' if number < 5 else 'txt'}").touch()
+    found = told(
+        SET.format(init=f"self.n = len({files})", body="return torch.zeros(3)").replace("40", "self.n"), tmp_path
+    )
+    assert found.get("data.samples") == size or (size is None and isinstance(found.get("data.samples"), Unknown))
