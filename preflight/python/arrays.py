@@ -46,7 +46,8 @@ Shape = tuple[Expr, ...]
 
 class Array(Struct, frozen=True):
     """`library`: torch, numpy, h5 or pil (a picture, whose shape is height, width, channels). `storage`: the id of the
-    array whose memory it is; `mapped`: pages of a file; `whole`: it is not a view of a part of its storage."""
+    array whose memory it is; `mapped`: pages of a file; `whole`: it is not a view of a part of its storage;
+    `by_numpy`: a tensor in memory that numpy made."""
 
     shape: Shape
     dtype: str
@@ -54,6 +55,7 @@ class Array(Struct, frozen=True):
     storage: int = 0
     mapped: bool = False
     whole: bool = True
+    by_numpy: bool = False
 
 
 def array_of(value: Abstract | None) -> Array | None:

@@ -151,7 +151,7 @@ def _tensor(record: CallRecord, ev: Evaluator) -> Abstract | None:
     array = array_of(data)
     shares = record.method in ("as_tensor", "asarray", "from_numpy", "ascontiguousarray", "asanyarray")
     if array is not None and shares and array.library != "pil" and dtype in (None, array.dtype):
-        return make(record, replace(array, library=library))
+        return make(record, replace(array, library=library, by_numpy=array.library == "numpy" or array.by_numpy))
     if library == "torch" and array is not None and record.method == "FloatTensor":
         dtype = "float32"
     return make(record, converted(data, ev, library, dtype))

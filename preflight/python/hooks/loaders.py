@@ -155,7 +155,7 @@ def samples_of(data: Abstract, record: CallRecord, ev: Evaluator) -> Samples:
         if texts
         else "objects",
         views=bool(arrays) and len(own) == len(arrays),
-        numpy=bool(arrays) and arrays[0].library == "numpy",
+        numpy=bool(arrays) and (arrays[0].library == "numpy" or arrays[0].by_numpy),
         tensors=max(1, len(arrays)),
     )
 
