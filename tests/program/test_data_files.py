@@ -1,4 +1,4 @@
-"""Files of data beside a program: HDF5, Parquet, lines of text and JSON, folders of arrays and pictures."""
+"""Files of data beside a program: HDF5, lines of text and JSON, folders of arrays and pictures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ HEAD = """
 import glob, h5py, json, os, random
 import cv2
 import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -50,17 +48,6 @@ NEW = b85decode(
     "C%=NolkConQFGMX?jFflVSvO(owX0X7l#39bi!@wxO0J0kdI2c%gu4d-q0Q!iTaX&<m!2@RD42D4q>g`u=rIuO5M{7=EQff|d7c>qToT*~H%"
     "Bn>M@MskQMk^yCTG^1JjRO>6AmD%!ZPS=hQ!2v_h9L_q#a%04Y-nm^V8W4<S&^d;U)U)!Fh(#z%malXEa|&B`UJZ&gan1U0>zL6^b!lI0St?"
     "WMA%)+z1R(50RTT`Q>*"
-)
-# pyarrow 26: 70,000 rows of a (int64), b (float32) and c (bool).
-TABLE = b85decode(
-    "c-rk&O=uHA6n?W=mJOtky1aE)f<#C+3TaJ*3Q9aoVy%m*COM?^n1+~I(Z)p0F{OwIUL^F;g9lI2gNGhO^d^Egk3D%(@YI6`&k}qyyGc`8|LQ"
-    "N=$uMvB&HKLh=Ixu=<asfLDkd?JLk(dcfCVtb(hR(&_!0p>oX1;g0-rxsFif^u#L|1KmhMl$gu^>%hlgo+7Eh`q2+x#u%<Xgoun~Z6`ycNY+"
-    "W^zul2IxdKRbz?n7fz6A5Eg$iT#&Jd=bZGC4mp_v)v`}ts#?0_&;)-pU`G5cjto-=Yw>A=@`nPBJVFX<lk2Z@ZgpjQRODYxJcU?c#_*0>X!t"
-    "g;jh6Dyq<5ti?_jO5crii-d4N_z++%Qov>0$)GH&}a|_+y-rqC&)a*t2OCnu2@E-H(=d+P+1f#v8*}cOhDmK;5jf15%D|6K=Wz<M9qFAg9s0"
-    "%qu)hJ{I%r`G}J7T9Dh!AERw6INPs0h9JaYZo~4JYsD-**++3Az9P<(Ubi4(TJB?Eo>-vT&sL9L@TUmQ{0Ab=C~$j`8JF^)+U&M>HVfich?L"
-    "mzl4F&f5O;wq)C6O~0)i=DXE^06Mz4bcjr>5HA)lOrP}fXgyMnigu#LsTH`_&T-!2nHoRCd5ve~63=8fpAwTS=dM(2O71OXTD_S^m2C=YiJg"
-    "<mnN54%pU$*AdwQ4<vs9iyLRXlQ@l5i;(ERD7E8=qnWv15G6G=hDN016X?R%K$<6KE{c1J#G<%)f0rAe(H<ACKUu%h*H<Jyht_0dYbK3Z-x7"
-    "FyAp)kgEu!qw=p<73IOl%0+McpV;7E#>LY?<b2l5B~"
 )
 
 
@@ -94,27 +81,6 @@ def test_an_hdf5_file_that_is_cut_off_or_spoilt_is_not_read(layout: bytes, cut: 
         (tmp_path / "x.h5").write_bytes(spoilt)
         found = told(SET.format(init="self.f = h5py.File('x.h5')", body="return self.f['images'][i]"), tmp_path)
         assert found.get("data.sample_bytes") in (None, 12)
-
-
-@pytest.mark.parametrize(
-    ("made", "size"),
-    [
-        ("pd.read_parquet('x.parquet')['a'].values", 8),
-        ("pd.read_parquet('x.parquet', columns=['b']).values", 4),
-        ("pq.read_table('x.parquet')['c'].to_numpy()", 1),
-    ],
-)
-def test_columns_of_a_parquet_file(made: str, size: int, tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").write_bytes(zlib.decompress(TABLE))
-    found = told(f"x = torch.from_numpy({made})\nloader = DataLoader(TensorDataset(x), batch_size=8)\n", tmp_path)
-    assert (found["data.sample_bytes"], found["data.samples"]) == (size, 70_000)
-
-
-@pytest.mark.parametrize("spoilt", [b"PAR1", b"PAR1" + b"\xff" * 60 + struct.pack("<I", 50) + b"PAR1", b""])
-def test_a_spoilt_parquet_file_is_not_read(spoilt: bytes, tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").write_bytes(spoilt)
-    text = "x = torch.from_numpy(pd.read_parquet('x.parquet')['a'].values)\n"
-    assert told(f"{text}loader = DataLoader(TensorDataset(x), batch_size=8)", tmp_path).get("data.sample_bytes") is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import find_file, path_text
 from preflight.python.hooks import arrays
 from preflight.python.objects import Abstract, CallRecord, Instance
-from preflight.python.parquet import read_parquet
 from preflight.python.tables import Table, names_in, table_of
 from preflight.python.tabular import TEXT, Columns, read_csv
 from preflight.vocabulary.values import Const
@@ -58,22 +57,6 @@ def _to_numpy(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return make(record, array if kind is None else new(array, dtype=kind))
 
 
-def _read_parquet(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`pd.read_parquet(path, columns)`, `pq.read_table(source, columns)`"""
-    path = _file(record, ev, "path") or _file(record, ev, "source")
-    given = record.object("columns")
-    names = names_in(given, ev) if given is not None else None
-    if (
-        path is None
-        or (given is not None and names is None)
-        or not {"path", "source", "columns", "engine"}.issuperset(record.keywords)
-    ):
-        return None
-    whole = _known(read_parquet(ev, path), record, ev)
-    table = table_of(whole)
-    return whole if table is None or names is None else table.select(names)
-
-
 def _same(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`table.astype(dtype)`, `table.copy()`: a table of the same rows; an array's own method else."""
     table = table_of(record.receiver_object)
@@ -87,7 +70,6 @@ def _same(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 
 HOOKS: Mapping[str, Hook] = {
-    **dict.fromkeys(("pandas.read_parquet", "pyarrow.parquet.read_table"), _read_parquet), "*.to_pandas": _same,
     **dict.fromkeys(("*.astype", "*.copy", "*.fillna", "*.reset_index", "*.sort_values"), _same),
     "pandas.read_csv": _read_csv, "*.drop": _drop, "*.to_numpy": _to_numpy,
 }  # fmt: skip
