@@ -38,12 +38,16 @@ _NAMES = {"float": "float32", "double": "float64", "half": "float16", "long": "i
 _OF_NUMPY = {"float": "float64", "int": "int64", "int_": "int64"}
 """Python's own names, which mean other types to numpy."""
 
+H5 = "h5"
+"""The library of a data set of an HDF5 file, whose items are arrays of numpy; and the key of an open file's state."""
+
 Shape = tuple[Expr, ...]
 
 
 class Array(Struct, frozen=True):
-    """`library`: torch, numpy or pil (a picture, whose shape is height, width, channels). `storage`: the id of the
-    array whose memory it is; `mapped`: pages of a file; `whole`: it is not a view of a part of its storage."""
+    """`library`: torch, numpy, h5 or pil (a picture, whose shape is height, width, channels). `storage`: the id of the
+    array whose memory it is; `mapped`: pages of a file; `whole`: it is not a view of a part of its storage;
+    `by_numpy`: a tensor in memory that numpy made."""
 
     shape: Shape
     dtype: str
@@ -51,6 +55,7 @@ class Array(Struct, frozen=True):
     storage: int = 0
     mapped: bool = False
     whole: bool = True
+    by_numpy: bool = False
 
 
 def array_of(value: Abstract | None) -> Array | None:
@@ -214,7 +219,7 @@ def operation(node: ast.expr, left: Abstract, right: Abstract, origin: Origin) -
 
 
 _WHOLE = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
-_DEFAULT = {"torch": "float32", "numpy": "float64", "pil": "float64"}
+_DEFAULT = {"torch": "float32", "numpy": "float64", "pil": "float64", H5: "float64"}
 """What a whole number becomes beside a fraction of Python's."""
 
 
@@ -290,6 +295,8 @@ def subscript(ev: Evaluator, value: Abstract, array: Array, node: ast.Subscript,
                 return None
             shape, copied = shape + list(picked), copied or bool(picked)
     made = tuple(shape + rest)
+    if array.library == H5:
+        return derived(value, Array(made, array.dtype, "numpy"), frame.module.origin(node))
     found = Array(made, array.dtype, array.library, mapped=False) if copied else view(array, made, whole=False)
     return derived(value, found, frame.module.origin(node))
 

@@ -10,8 +10,10 @@ from preflight.python.access import attribute, class_attribute, mark_changed, re
 from preflight.python.arrays import array_of, known
 from preflight.python.config_objects import config_default
 from preflight.python.evaluator import CallSite
+from preflight.python.files import number_of_files
 from preflight.python.known_kinds import LENGTH, of_file_names
 from preflight.python.objects import (
+    COUNTS,
     Abstract,
     Attribute,
     ClassValue,
@@ -23,7 +25,6 @@ from preflight.python.objects import (
     Key,
     ModuleValue,
     alternatives,
-    changes_in_loop,
     is_children,
     is_expr,
     openness,
@@ -86,7 +87,7 @@ def _reduction(site: CallSite, name: str) -> Abstract:
     if name == "len":
         if isinstance(value, Container):
             if value.open:
-                return site.unknown("not all of its items are known")
+                return value.count or site.unknown("not all of its items are known")
             return Const(len(value.items), site.derived)
         number = site.ev.number_of_arguments if isinstance(value, External) and value.name == "sys.argv" else None
         if number is not None:
@@ -95,6 +96,8 @@ def _reduction(site: CallSite, name: str) -> Abstract:
             return array.shape[0]
         if isinstance(value, Instance) and isinstance(method := _length(value), FunctionValue):
             return site.ev.call(replace(method, self_value=value), ())
+        if (files := number_of_files(site.ev, value)) is not None:
+            return Const(files, site.derived)
         stated = value.state.get("length") if isinstance(value, Instance) else None
         if isinstance(stated, (Const, Ref, Op)) and known(stated):
             return stated
@@ -183,7 +186,7 @@ def _enumerate(site: CallSite) -> Abstract:
     start = site.constant(1) if len(site.args) > 1 else 0
     if items is None or not isinstance(start, int):
         item = Attribute(site.args[0], "[]") if site.args else unknown("the item is not known")
-        return _endless(sequence([changes_in_loop(), item], "tuple"))
+        return _endless(sequence([unknown(COUNTS, site.origin, Cause.run_time), item], "tuple"))
     return sequence([sequence([Const(start + i), item], "tuple") for i, item in enumerate(items)])
 
 

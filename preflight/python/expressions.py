@@ -20,6 +20,7 @@ from preflight.python.objects import (
     Attribute,
     ClassValue,
     Container,
+    Either,
     External,
     Frame,
     FunctionValue,
@@ -27,6 +28,7 @@ from preflight.python.objects import (
     Key,
     Lazy,
     ModuleValue,
+    alternatives,
     from_value,
     is_expr,
     is_object,
@@ -36,6 +38,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.spread import copy_items, lay_over, may_hold_more
+from preflight.python.tables import computed
 from preflight.vocabulary.budgets import MADE_ITEMS, PROGRAM_DEPTH, OverBudget
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
@@ -101,12 +104,20 @@ def _attribute(ev: Evaluator, node: ast.Attribute, frame: Frame) -> Abstract:
 def _subscript(ev: Evaluator, node: ast.Subscript, frame: Frame) -> Abstract:
     value = ev.evaluate(node.value, frame)
     array = array_of(value)
+    if array is None and isinstance(value, Either) and all(array_of(one) is not None for one in alternatives(value)):
+        return ev.on_both_sides(value, lambda one: _part(ev, one, node, frame))  # of different sizes
     if array is not None:
-        part = subscript(ev, value, array, node, frame)
-        return part if part is not None else Attribute(value, "[]", frame.module.origin(node))
+        return _part(ev, value, node, frame)
     if isinstance(node.slice, ast.Slice):
         return _slice(ev, value, node.slice, frame)
     return item(ev, value, ev.evaluate(node.slice, frame), node, frame)
+
+
+def _part(ev: Evaluator, value: Abstract, node: ast.Subscript, frame: Frame) -> Abstract:
+    """A part of an array."""
+    array = array_of(value)
+    part = subscript(ev, value, array, node, frame) if array is not None else None
+    return part if part is not None else Attribute(value, "[]", frame.module.origin(node))
 
 
 def _slice(ev: Evaluator, value: Abstract, node: ast.Slice, frame: Frame) -> Abstract:
@@ -152,7 +163,7 @@ def _binary(ev: Evaluator, node: ast.BinOp, frame: Frame) -> Abstract:
 def binary(ev: Evaluator, node: ast.BinOp, left: Abstract, right: Abstract, frame: Frame) -> Abstract:
     """An arithmetic operation on any values."""
     origin = frame.module.origin(node)
-    made = operation(node, left, right, origin)
+    made = operation(node, left, right, origin) or computed(left, right)
     if made is not None:
         noted(ev, made, (array_of(left), array_of(right)), keeps=not isinstance(node.op, (ast.Add, ast.Sub)))
         return made

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
+from fnmatch import fnmatch
 
 from preflight.python.evaluator import Evaluator
-from preflight.python.objects import Abstract, CallRecord, Config, Container, Instance, Key, is_expr, to_expr
+from preflight.python.known_kinds import of_file_names
+from preflight.python.objects import (
+    Abstract,
+    Attribute,
+    CallRecord,
+    Config,
+    Container,
+    Instance,
+    Key,
+    is_expr,
+    to_expr,
+)
 from preflight.vocabulary.budgets import LOADED_CHARACTERS, LOADED_DEPTH, LOADED_NODES
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.text import Source
@@ -46,8 +59,9 @@ def path_parent(path: Instance) -> Instance:
     return make_path((posixpath.dirname(text) or ".") if isinstance(text, str) else None)
 
 
-def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str | None:
+def find_file(ev: Evaluator, path: str, record: CallRecord | None = None, folder: bool = False) -> str | None:
     """A path named in a program, from the project's root: where the program starts, else there or in its own folder.
+    `folder`: of a directory.
 
     A program that nobody is seen to start is started in its own folder if the file lies there.
     """
@@ -55,9 +69,62 @@ def find_file(ev: Evaluator, path: str, record: CallRecord | None = None) -> str
     bases = [*own[:1], ".", *own] if ev.directory is None else [ev.directory, ".", *own]
     for base in dict.fromkeys(bases):
         found = posixpath.normpath(posixpath.join(base, path))
-        if not found.startswith(("..", "/")) and ev.project.exists(found):
+        if not found.startswith(("..", "/")) and (ev.project.is_dir(found) if folder else ev.project.exists(found)):
             return found
     return None
+
+
+_LOOKED_AT = 16
+"""Files of a folder that are read, spread over all of it."""
+
+
+def names_given(value: Abstract | None) -> Instance | None:
+    """The list of names that a value is an item of: `os.listdir(folder)` of `sorted(os.listdir(folder))[index]`."""
+    while isinstance(value, Attribute) and (value.name.startswith("[") or value.name in ("path", "name")):
+        value = value.receiver
+    return value if isinstance(value, Instance) and of_file_names(value) else None
+
+
+FILTERED = "filtered"
+"""The key of a list of names that has only some of those of its folder."""
+
+
+def some_files(ev: Evaluator, value: Abstract | None) -> Sequence[str]:
+    """A few of the files that an item of a list of names may be, from the project's root; none if that is not known."""
+    listed = names_given(value) if isinstance(value, Attribute) else None
+    names = _listed(ev, listed) if listed is not None else None
+    return names[:: max(1, len(names) // _LOOKED_AT)] if names else ()
+
+
+def number_of_files(ev: Evaluator, value: Abstract) -> int | None:
+    """How many names a list of a folder's has; None where the folder is not there, or a filter leaves some out."""
+    listed = names_given(value) if isinstance(value, Instance) else None
+    names = _listed(ev, listed) if listed is not None and FILTERED not in listed.state else None
+    return len(names) if names else None
+
+
+def _listed(ev: Evaluator, listed: Instance) -> list[str] | None:
+    record = listed.record
+    if record is None or record.method in ("rglob", "scandir"):
+        return None
+    pattern, folder = "*", path_text(ev, record.receiver_object)
+    if record.method == "listdir":
+        folder = path_text(ev, record.object("path", 0))
+    elif record.method != "iterdir":
+        given = path_text(ev, record.object("pattern", 0) or record.object("pathname", 0))
+        if (
+            given is None
+            or "**" in given
+            or "*" in posixpath.dirname(given)
+            or (folder is None and record.receiver_object)
+        ):
+            return None
+        pattern = posixpath.basename(given)
+        folder = posixpath.join(folder or "", posixpath.dirname(given)) or "."
+    found = find_file(ev, folder, record, folder=True) if folder is not None else None
+    if found is None:
+        return None
+    return [posixpath.join(found, name) for name in ev.project.listdir(found) if fnmatch(name, pattern)]
 
 
 def read_yaml(ev: Evaluator, source: Abstract, kind: str = "dict", record: CallRecord | None = None) -> Abstract | None:

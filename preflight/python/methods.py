@@ -104,10 +104,15 @@ def _sequence_method(site: CallSite, receiver: Container, name: str) -> Abstract
     if name in ("append", "add") and site.args:
         if ev.position.loops:
             receiver.flags["open"] = True
-            receiver.repeats = None if receiver.items else ev.position.turns_here
+            turns = None if receiver.items else ev.position.turns_here
+            receiver.repeats = None if isinstance(turns, Const) else turns
+            receiver.count = turns if isinstance(turns, Const) else None
+        else:
+            receiver.count = None
         ev.journal.write_item(receiver, len(receiver.items), site.args[0])
         return Const(None)
     if name in ("extend", "update", "union") and site.args:
+        receiver.count = None
         items = ev.iterate(site.args[0])
         if items is None or ev.position.loops:
             receiver.flags["open"] = True
@@ -121,6 +126,7 @@ def _sequence_method(site: CallSite, receiver: Container, name: str) -> Abstract
     if name in ("insert", "pop", "remove", "sort", "reverse", "clear", "discard"):
         last = receiver.items.get(len(receiver.items) - 1)
         receiver.flags["open"] = True
+        receiver.count = receiver.count if name in ("sort", "reverse") else None
         return last if name == "pop" and last is not None else Const(None)
     if name in ("index", "count"):
         return site.unknown("a position in a list is not evaluated statically")

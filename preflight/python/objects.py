@@ -60,6 +60,8 @@ class Container(Struct, eq=False):
     """How many items an open one has, all like its first, where that is known."""
     attributes_of: Instance | None = None
     """The object whose attributes these are: `vars(object)`."""
+    size: int | None = None
+    """Bytes that it takes with all in it, where values like it were read from a file."""
     repeats: Expr | None = None
     """How many items like its only one it has, where a setting decides that: `[Block() for _ in range(args.depth)]`."""
 

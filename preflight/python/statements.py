@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from preflight.python.access import assign, mark_changed, note_part, remove_attribute, update_items
 from preflight.python.arrays import array_of, derived, view
 from preflight.python.classes import make_class
+from preflight.python.comprehensions import count_of
 from preflight.python.evaluator import Evaluator
 from preflight.python.functions import make_function
 from preflight.python.imports import import_from, import_modules
@@ -26,6 +27,7 @@ from preflight.python.objects import (
 )
 from preflight.python.position import Flow
 from preflight.python.steps import rehearse
+from preflight.python.texts import line_of
 from preflight.vocabulary.budgets import PROGRAM_DEPTH, OverBudget
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, unknown
 
@@ -156,10 +158,12 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> Flow:
     iterable = ev.evaluate(node.iter, frame)
     items = ev.iterate(iterable)
     if items is None or len(items) > UNROLL:
-        item = _any_item(iterable)
+        item = line_of(ev, iterable) or _any_item(iterable)
         count = iterable.state.get("count") if isinstance(iterable, Instance) else None
+        if count is None:
+            count = count_of(ev, iterable)
         rehearse(ev, node, iterable, frame, lambda sample: _round(ev, node, frame, sample))
-        if isinstance(count, (Ref, Op)) and not ev.position.loops:
+        if isinstance(count, (Ref, Op, Const)) and not ev.position.loops:
             ev.position.turns = count, len(ev.position.conditions)
         flow = _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
         ev.position.turns = ev.position.turns if ev.position.loops else None

@@ -65,6 +65,30 @@ class Table:
         known = all(name in self.types for name in names)
         return self.select([one for one in self.types if one not in names]) if known else None
 
+    def of_type(self, kind: str) -> Instance:
+        """The table with all columns of one type, as `astype` gives it."""
+        return Table(self.record, self.ev, self.rows, dict.fromkeys(self.types, kind), self.width).made()
+
+    def computed(self) -> Instance | None:
+        """What arithmetic with fractions makes of it: numbers of single precision alone stay so."""
+        kinds = set(self.types.values())
+        if not kinds or TEXT in kinds:
+            return None
+        return self.of_type("float32" if kinds == {"float32"} else "float64")
+
+
+_OF_COLUMNS = ("mean", "std", "min", "max", "median", "sum", "var", "abs")
+
+
+def computed(left: Abstract, right: Abstract) -> Instance | None:
+    """`(table - table.mean()) / table.std()`: of a table and a number, or of what was computed of its columns."""
+    one, other = table_of(left), right
+    if one is None:
+        one, other = table_of(right), left
+    made_by = other.made_by.rpartition(".")[2] if isinstance(other, Instance) else ""
+    fits = made_by in _OF_COLUMNS or (isinstance(other, Const) and isinstance(other.value, (int, float)))
+    return one.computed() if one is not None and fits else None
+
 
 def table_of(value: Abstract | None) -> Table | None:
     found = value.state.get(TABLE) if isinstance(value, Instance) else None

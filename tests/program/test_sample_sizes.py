@@ -9,7 +9,7 @@ import pytest
 from programs_as_text import read_program, values
 
 from preflight.python.headers import npy_header
-from preflight.python.hooks.loaders import table_bytes
+from preflight.python.texts import table_bytes
 from preflight.vocabulary.values import Unknown
 
 PROGRAM = """

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from preflight.memory.host import constants as c
 from preflight.memory.host.checkpoint import Weights, weights_of
+from preflight.memory.host.heap import of_steps
 from preflight.memory.host.law import EXPECTED, HIGH, LOW, Moment
 from preflight.memory.host.processor import UNTRAINED, Trained, least_of, trained_here
 from preflight.memory.host.rank import TEXT_TASKS, HostRank, rank_of
@@ -259,11 +260,19 @@ def moments_of(rank: HostRank) -> tuple[Moment, ...]:
             terms["model"] = float(rank.model.states * rank.trials)
         if rank.model.activations:
             terms["activations"] = float(rank.model.activations * rank.trials)
+        if holes := _of_steps(rank, EXPECTED):
+            terms["step_holes"] = holes
         moments.append(Moment(moment.name, {**own, **terms}))
     if rank.checkpoint:
         dataset = {"dataset": float(rank.loaders.dataset)} if rank.loaders.dataset else {}
         moments.append(Moment(LOAD, {**own, **dataset, "checkpoint": float(rank.checkpoint * rank.trials)}))
     return tuple(moments)
+
+
+def _of_steps(rank: HostRank, end: int) -> float:
+    """What the heap of the process keeps of the steps that the processor trains."""
+    train = rank.loaders.train
+    return rank.trials * of_steps(train.heap, rank.model.activations, train.workers, end)
 
 
 def _interval(rank: HostRank, moments: tuple[Moment, ...], ranks: int, offload: c.Measured) -> Interval:
@@ -273,7 +282,7 @@ def _interval(rank: HostRank, moments: tuple[Moment, ...], ranks: int, offload: 
     their size, or nothing if they are pages of their file.
     """
     model = (rank.model.states + rank.model.activations) * rank.trials
-    own = rank.base.expected + rank.cuda.expected
+    own, holes = rank.base.expected + rank.cuda.expected, _of_steps(rank, HIGH)
     rank = replace(rank, model=UNTRAINED)
     array = bool(rank.loaders.dataset and not rank.loaders.growth and not rank.copied)
     least = moments_of(replace(rank, loaders=rank.loaders.at(LOW, True if array else None)))
@@ -296,7 +305,7 @@ def _interval(rank: HostRank, moments: tuple[Moment, ...], ranks: int, offload: 
     return Interval(
         round((rank.base.low + rank.cuda.low + low + least_model) * ranks + offload.low),
         round(expected * ranks + offload.expected),
-        round((rank.base.high + rank.cuda.high + high + most_model) * ranks + offload.high),
+        round((rank.base.high + rank.cuda.high + high + most_model + holes) * ranks + offload.high),
     )
 
 

@@ -19,6 +19,11 @@ from preflight.vocabulary.job import Job
 TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
 
 
+LIGHTNING = frozenset({"lightning", "pytorch_lightning"})
+"""Its loops know the number of batches and stop before the loader's end, so the workers of an epoch end after the
+validation that follows it (loops/fetchers.py, `_PrefetchDataFetcher.done`)."""
+
+
 class HostRank(Struct, frozen=True):
     """One process: its own memory, its data loaders, the weights that it loads at the start."""
 
@@ -82,6 +87,7 @@ def rank_of(
         pinned=bool(data.pin_memory) and gpu,  # without one the loader does not pin (dataloader.py, pin_memory)
         persistent=bool(data.persistent_workers),
         overlap=bool(data.validation_overlaps),
+        ahead=bool(LIGHTNING & {name.partition(".")[0] for name in data.imports}),
     )
     loading = 0.0 if weights is None else float(weights.bytes)
     if job.parallel.strategy in ONE_COPY:
@@ -108,7 +114,7 @@ def _heap(job: Job, samples: int | None, batch: int, workers: int, bound: bool) 
     batches = samples * passes / (batch * (workers or 1)) if samples else None
     old = is_old(job.software.get("glibc"))
     if bound:
-        batches = math.inf if old else None
+        batches = math.inf
     text = job.task in TEXT_TASKS  # three tensors of equal length; else a tensor and a label
     return Heap(old, batches, 3 if text else 2, 3 if text else 1, job.data.samples_from == "numpy")
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from preflight.python.archives import read_npz, read_saved
 from preflight.python.arrays import (
     Array,
     Shape,
@@ -25,7 +24,6 @@ from preflight.python.arrays import (
     view,
 )
 from preflight.python.evaluator import Evaluator, Hook
-from preflight.python.headers import read_npy
 from preflight.python.known_kinds import DRAWN, DRAWN_WHOLE, kind_of_number
 from preflight.python.objects import (
     Abstract,
@@ -41,21 +39,21 @@ from preflight.vocabulary.values import Const, unknown
 _Maker = Callable[[Array, CallRecord, Evaluator], Array | None]
 
 
-def _library(record: CallRecord) -> str:
+def library_of(record: CallRecord) -> str:
     return "numpy" if record.qualified.startswith(("numpy", "np.", "cupy")) else "torch"
 
 
-def _dtype(record: CallRecord, default: str, position: int | None = None) -> str | None:
+def given_dtype(record: CallRecord, default: str, position: int | None = None) -> str | None:
     given = record.object("dtype", position)
-    return default if given is None else dtype_of(given, _library(record))
+    return default if given is None else dtype_of(given, library_of(record))
 
 
 def _filled(default: str, fixed: int | None = None) -> Hook:
     """`torch.randn(3, 224, 224)`, `np.zeros((3, 4), dtype)`: `fixed` arguments at most are the size."""
 
     def hook(record: CallRecord, ev: Evaluator) -> Abstract | None:
-        library = _library(record)
-        dtype = _dtype(record, "float64" if library == "numpy" and default == "float32" else default, fixed)
+        library = library_of(record)
+        dtype = given_dtype(record, "float64" if library == "numpy" and default == "float32" else default, fixed)
         size = record.object("size") or record.object("shape")
         given = [size] if size is not None else list(record.arguments[:fixed])
         shape = shape_of(ev, given) if given else None
@@ -69,11 +67,11 @@ def _drawn(at: int, default: str, dtype_at: int | None = None) -> Hook:
 
     def hook(record: CallRecord, ev: Evaluator) -> Abstract | None:
         size = record.object("size", at)
-        dtype = _dtype(record, default, dtype_at)
+        dtype = given_dtype(record, default, dtype_at)
         if size is None:
-            return unknown(DRAWN, record.origin) if _library(record) == "numpy" else None
+            return unknown(DRAWN, record.origin) if library_of(record) == "numpy" else None
         shape = shape_of(ev, [size])
-        return make(record, Array(shape, dtype, _library(record))) if shape is not None and dtype else None
+        return make(record, Array(shape, dtype, library_of(record))) if shape is not None and dtype else None
 
     return hook
 
@@ -82,23 +80,23 @@ def _randint(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`torch.randint([low, ]high, size)`."""
     size = record.object("size") or next((a for a in record.arguments if not is_expr(a)), None)
     shape = shape_of(ev, [size]) if size is not None else None
-    dtype = _dtype(record, "int64")
+    dtype = given_dtype(record, "int64")
     return make(record, Array(shape, dtype)) if shape is not None and dtype else None
 
 
 def _range(record: CallRecord, ev: Evaluator) -> Abstract | None:
     whole = [to_expr(a) for a in record.arguments if is_expr(a)]
-    if len(whole) == 1 and known(whole[0]):
+    if len(whole) == 1 and (known(whole[0]) or kind_of_number(whole[0], ev) == "int"):
         default = "float32" if isinstance(ev.value_of(whole[0]), float) else "int64"
-        dtype = _dtype(record, default)
-        return make(record, Array((whole[0],), dtype, _library(record))) if dtype else None
+        dtype = given_dtype(record, default)
+        return make(record, Array((whole[0],), dtype, library_of(record))) if dtype else None
     return None
 
 
 def _spaced(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    steps = record.argument("steps" if _library(record) == "torch" else "num", 2)
-    default = "float32" if _library(record) == "torch" else "float64"
-    return make(record, Array((steps,), default, _library(record))) if steps is not None and known(steps) else None
+    steps = record.argument("steps" if library_of(record) == "torch" else "num", 2)
+    default = "float32" if library_of(record) == "torch" else "float64"
+    return make(record, Array((steps,), default, library_of(record))) if steps is not None and known(steps) else None
 
 
 def _eye(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -106,13 +104,13 @@ def _eye(record: CallRecord, ev: Evaluator) -> Abstract | None:
     columns = record.argument("m", 1) or size
     if size is None or columns is None or not known(size) or not known(columns):
         return None
-    default = "float64" if _library(record) == "numpy" else "float32"
-    return make(record, Array((size, columns), _dtype(record, default) or default, _library(record)))
+    default = "float64" if library_of(record) == "numpy" else "float32"
+    return make(record, Array((size, columns), given_dtype(record, default) or default, library_of(record)))
 
 
 def _like(record: CallRecord, ev: Evaluator) -> Abstract | None:
     array = array_of(record.object("input", 0))
-    dtype = _dtype(record, array.dtype) if array is not None else None
+    dtype = given_dtype(record, array.dtype) if array is not None else None
     return make(record, new(array, dtype=dtype)) if array is not None and dtype else None
 
 
@@ -130,6 +128,9 @@ def converted(value: Abstract, ev: Evaluator, library: str, dtype: str | None = 
         assert first is not None
         wide = next((one for one in inner if one is not None and one.dtype.startswith("float")), first)
         return new(wide, (Const(len(items)), *first.shape))
+    if isinstance(value, Container) and value.kind == "list" and value.count is not None and len(value.items) == 1:
+        one = converted(value.items[0], ev, library, dtype) if 0 in value.items else None
+        return new(one, (value.count, *one.shape)) if one is not None else None
     if is_expr(value):
         found = kind_of_number(to_expr(value), ev)
         default = {"float": "float32" if library == "torch" else "float64", "int": "int64", "bool": "bool"}.get(found)
@@ -142,15 +143,15 @@ def _tensor(record: CallRecord, ev: Evaluator) -> Abstract | None:
     data = record.object("data", 0) or record.object("object", 0) or record.object("a", 0)
     if data is None:
         return None
-    library, dtype = _library(record), None
+    library, dtype = library_of(record), None
     if record.object("dtype", 1) is not None:
-        dtype = _dtype(record, "float32", 1)
+        dtype = given_dtype(record, "float32", 1)
         if dtype is None:
             return None
     array = array_of(data)
     shares = record.method in ("as_tensor", "asarray", "from_numpy", "ascontiguousarray", "asanyarray")
     if array is not None and shares and array.library != "pil" and dtype in (None, array.dtype):
-        return make(record, replace(array, library=library))
+        return make(record, replace(array, library=library, by_numpy=array.library == "numpy" or array.by_numpy))
     if library == "torch" and array is not None and record.method == "FloatTensor":
         dtype = "float32"
     return make(record, converted(data, ev, library, dtype))
@@ -166,7 +167,7 @@ def _typed(dtype: str) -> Hook:
         shape = shape_of(ev, record.arguments) if sizes else None
         if shape is not None:
             return make(record, Array(shape, dtype))
-        return make(record, converted(record.arguments[0], ev, _library(record), dtype))
+        return make(record, converted(record.arguments[0], ev, library_of(record), dtype))
 
     return hook
 
@@ -211,24 +212,6 @@ def _pad_sequence(record: CallRecord, ev: Evaluator) -> Abstract | None:
     batch, shape = Const(len(found)), found[0].shape
     in_front = first is not None and ev.value_of(first) is True
     return make(record, new(found[0], (batch, *shape) if in_front else (*shape[:1], batch, *shape[1:])))
-
-
-def _load(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`np.load(path, mmap_mode)`, by the file's header."""
-    return read_npy(ev, record) or read_npz(ev, record)
-
-
-def _saved(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    """`torch.load(path)` of data; weights of a model are tensors, too, and what loads them reads its call."""
-    return None if record.argument("mmap") is not None else read_saved(ev, record)
-
-
-def _memmap(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    dtype, shape = _dtype(record, "uint8", 1), record.object("shape", 4)
-    sizes = shape_of(ev, [shape]) if shape is not None else None
-    if sizes is None and shape is None and dtype is not None:
-        return read_npy(ev, record, dtype)
-    return make(record, Array(sizes, dtype, "numpy", mapped=True)) if sizes is not None and dtype else None
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
@@ -318,11 +301,12 @@ def _squeeze(array: Array, record: CallRecord, ev: Evaluator) -> Array | None:
 
 
 def _flatten(array: Array, record: CallRecord, ev: Evaluator) -> Array | None:
-    start = record.argument("start_dim", 0) or Const(0)
-    first = number(start)
-    if first is None or record.argument("end_dim", 1) is not None:
+    bounds = (record.argument("start_dim", 0) or Const(0), record.argument("end_dim", 1) or Const(-1))
+    rank, (first, last) = len(array.shape), [ev.value_of(one) for one in bounds]
+    if not isinstance(first, int) or not isinstance(last, int) or not rank:
         return None
-    return view(array, (*array.shape[:first], product(ev, array.shape[first:])))
+    first, end = first % rank, last % rank + 1
+    return view(array, (*array.shape[:first], product(ev, array.shape[first:end]), *array.shape[end:]))
 
 
 def _cast(dtype: str) -> _Maker:
@@ -364,6 +348,8 @@ def _elementwise(array: Array, record: CallRecord, ev: Evaluator) -> Array | Non
     dtype: str | None = array.dtype
     if name == "sort" and array.library == "torch":
         return None  # values and their places
+    if name == "abs" and dtype == "complex64":
+        return new(array, shape, "float32")
     if name in _FRACTIONS or (name == "floor" and array.library == "numpy"):
         fraction = "float32" if array.library == "torch" else floating(array.dtype)
         dtype = array.dtype if floating(array.dtype) == array.dtype else None if name == "floor" else fraction
@@ -379,7 +365,7 @@ def _elementwise(array: Array, record: CallRecord, ev: Evaluator) -> Array | Non
 
 
 _FRACTIONS = ("sqrt", "exp", "log", "log1p", "sigmoid", "tanh", "softmax", "sin", "cos")
-_MEETING = ("add", "sub", "mul", "div", "pow", "clamp", "clip")
+_MEETING = ("add", "sub", "mul", "div", "pow", "clamp", "clip", "clamp_min", "clamp_max")
 
 
 def _repeat(array: Array, record: CallRecord, ev: Evaluator) -> Array | None:
@@ -428,6 +414,19 @@ def _item(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return unknown(DRAWN_WHOLE if floating(array.dtype) != array.dtype else DRAWN, record.origin)
 
 
+def _to_list(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`array.tolist()`: numbers of Python's, in lists of the array's sizes."""
+    array = array_of(record.receiver_object)
+    if array is None or ev.ledger is not None:
+        return None
+    found: Abstract = unknown(DRAWN_WHOLE if floating(array.dtype) != array.dtype else DRAWN, record.origin)
+    for size in reversed(array.shape):
+        if not known(size):
+            return None
+        found = Container("list", {0: found}, record.origin, {"open": True}, count=size)
+    return found
+
+
 def _generator(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """A method of `np.random.default_rng()`."""
     if not isinstance(record.receiver_object, Instance) or "default_rng" not in record.receiver_object.made_by:
@@ -441,7 +440,7 @@ _SAME_SHAPE = ("abs", "clamp", "clip", "clamp_", "div", "div_", "mul", "mul_", "
                "exp",
                "log", "log1p", "sigmoid", "tanh", "relu", "softmax", "sort", "flip", "roll", "round", "floor", "cumsum",
                "normal_", "uniform_", "fill_", "zero_", "random_", "sin", "cos", "pow", "sign", "masked_fill",
-               "nan_to_num", "fliplr", "flipud", "tril", "triu")  # fmt: skip
+               "nan_to_num", "fliplr", "flipud", "tril", "triu", "clamp_min", "clamp_max")  # fmt: skip
 _IN_PLACE = ("contiguous", "cpu", "detach", "requires_grad_", "pin_memory", "share_memory_", "cuda")
 _REDUCED = ("mean", "sum", "std", "var", "prod", "argmax", "argmin", "amax", "amin", "norm", "any", "all", "median")
 _MAKERS: Mapping[str, _Maker] = {
@@ -478,13 +477,12 @@ HOOKS: Mapping[str, Hook] = {
     "torch.IntTensor": _typed("int32"), "torch.ByteTensor": _typed("uint8"), "torch.BoolTensor": _typed("bool"),
     **{f"numpy.{name}": _typed(name) for name in ("float32", "float64", "int64", "int32", "uint8", "float16")},
     "torch.stack": _stack, "numpy.stack": _stack, "torch.cat": _cat, "torch.concat": _cat, "numpy.concatenate": _cat,
-    "torch.nn.utils.rnn.pad_sequence": _pad_sequence, "numpy.load": _load, "numpy.memmap": _memmap,
-    "torch.load": _saved,
+    "torch.nn.utils.rnn.pad_sequence": _pad_sequence,
     **{f"*.{name}": _method(maker) for name, maker in _MAKERS.items()},
     **{f"{library}.{name}": _function(_MAKERS[name]) for library in ("torch", "numpy")
        for name in (*_SAME_SHAPE, *_REDUCED, "permute", "transpose", "reshape", "unsqueeze", "squeeze", "flatten",
                     "clone", "copy")},
     "numpy.expand_dims": _function(_unsqueeze),
-    "*.size": _size, "*.item": _item,
+    "*.size": _size, "*.item": _item, "*.tolist": _to_list,
     **{f"*.{name}": _generator for name in ("random", "standard_normal", "integers", "uniform", "normal")},
 }  # fmt: skip

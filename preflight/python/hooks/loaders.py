@@ -46,8 +46,9 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.steps import COLLATE, SAMPLE, STEP
+from preflight.python.texts import object_bytes, text_of
 from preflight.vocabulary.budgets import KEPT_OBJECTS
-from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Expr, unknown
 
 SAMPLES = "samples"
 """The key of a loader's state for its `Samples`."""
@@ -125,7 +126,7 @@ def samples_of(data: Abstract, record: CallRecord, ev: Evaluator) -> Samples:
         arrays = list(_arrays(batch)) or arrays
     elif collate is not None and not (isinstance(collate, Const) and collate.value is None):
         size = None  # a library's collator may pad
-    held, times, objects, unread = kept(data, ev)
+    held, times, objects, unread, texts = kept(data, ev)
     total: Expr | None = Const(0)
     for one in held.values():
         if total is None or (one.storage in times and times[one.storage] is None):
@@ -137,16 +138,24 @@ def samples_of(data: Abstract, record: CallRecord, ev: Evaluator) -> Samples:
             total = None
     own = [a for a in arrays if a.storage in held]
     libraries = {one.library for one in held.values()}
-    if not held:
-        for more in objects:
-            total = arithmetic(ev, "+", total or Const(0), more)
+    in_objects: Expr = Const(0)
+    for more in objects:
+        in_objects = arithmetic(ev, "+", in_objects, more)
+    libraries = libraries if (number(in_objects) or 0) <= (number(total) or 0 if total is not None else 0) else set()
+    total = arithmetic(ev, "+", total, in_objects) if total is not None and objects else total
     return Samples(
         bytes=size,
         count=length_of(data, ev),
         held=None if unread else total,
-        kind="tensors" if libraries == {"torch"} else "arrays" if libraries or not objects else "objects",
+        kind="tensors"
+        if libraries == {"torch"}
+        else "arrays"
+        if libraries or not objects
+        else "strings"
+        if texts
+        else "objects",
         views=bool(arrays) and len(own) == len(arrays),
-        numpy=bool(arrays) and arrays[0].library == "numpy",
+        numpy=bool(arrays) and (arrays[0].library == "numpy" or arrays[0].by_numpy),
         tensors=max(1, len(arrays)),
     )
 
@@ -225,6 +234,8 @@ def bytes_of(value: Abstract, ev: Evaluator, _depth: int = 0) -> Expr | None:
         return total
     if isinstance(value, Attribute) and value.name.startswith("[") and of_file_names(value.receiver):
         return Const(TEXT)
+    if text_of(value) is not None:
+        return Const(TEXT)
     if not is_expr(value):
         return None
     expr = to_expr(value)
@@ -285,11 +296,12 @@ def _length_of_parts(data: Instance, parts: tuple[Abstract, ...], ev: Evaluator)
     return total
 
 
-def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Expr | None], list[Expr], bool]:
+def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Expr | None], list[Expr], bool, bool]:
     """What a data set and the program's own variables keep: arrays by their storage, how many there are of one (where
-    a long list has it; None: not known), the bytes of lists of Python objects, and whether the data set keeps more."""
+    a long list has it; None: not known), the bytes of lists of Python objects, whether the data set keeps more, and
+    whether those lists have texts alone."""
     found, times, objects, seen = dict[int, Array](), dict[int, Expr | None](), list[Expr](), set[int]()
-    own, unread = {id(data)}, False
+    own, unread, texts = {id(data)}, False, True
     waiting: list[Abstract] = [data, *(v for one in ev.modules.values() for v in one.frame.variables.values())]
     while waiting and len(seen) < KEPT_OBJECTS:
         one = waiting.pop()
@@ -300,56 +312,30 @@ def kept(data: Abstract, ev: Evaluator) -> tuple[dict[int, Array], dict[int, Exp
         if array is not None and not array.mapped:
             found[array.storage] = array
         elif isinstance(one, Container):
-            waiting += one.items.values()
             for inner in _arrays(one) if one.open else ():
                 times.setdefault(inner.storage, one.count)
             if one.open and one.count is not None and one.items and next(_arrays(one), None) is None:
                 each = object_bytes(next(iter(one.items.values())), ev)
+                texts = texts and text_of(one.items.get(0)) is not None
                 objects += [arithmetic(ev, "*", one.count, Const(8 + each))] if each is not None else []
+                waiting += one.items.values() if each is None else ()
+            else:
+                waiting += one.items.values()
         elif isinstance(one, Instance):
             waiting += () if IN_FILE in one.state else one.attributes.values()
-            unread = unread or (id(one) in own and keeps_unread(one, _variables(one, ev)))
+            unread = unread or (id(one) in own and keeps_unread(one, _variables(one, ev), ev))
             parts = one.state.get(_PARTS)
             if isinstance(parts, tuple):
                 waiting += parts
                 own.update(map(id, parts) if id(one) in own else ())
-    return found, {at: count for at, count in times.items() if at in found}, objects, unread or bool(waiting)
+    of_found = {at: count for at, count in times.items() if at in found}
+    return found, of_found, objects, unread or bool(waiting), texts
 
 
 def _variables(data: Instance, ev: Evaluator) -> Mapping[Key, Abstract]:
     """The variables of the module that a data set's class is in."""
     module = data.cls.module if data.cls is not None else None
     return next((one.frame.variables for one in ev.modules.values() if one.module is module), {})
-
-
-def table_bytes(keys: int, texts: bool) -> int:
-    """The table of a dict (Objects/dictobject.c, 3.11): a power of two of slots, of which two thirds are used, with an
-    index each; entries of texts have no hash of their own."""
-    slots = 8
-    while slots * 2 // 3 < keys:
-        slots *= 2
-    index = 1 if slots <= 2**7 else 2 if slots <= 2**15 else 4
-    return -(-(32 + slots * index + slots * 2 // 3 * (16 if texts else 24)) // 16) * 16
-
-
-def object_bytes(value: Abstract, ev: Evaluator, _depth: int = 0) -> int | None:
-    """What a Python object takes that each item of a list has one of (CPython 3.11, blocks of 16 bytes); None: not
-    known. Constants of the program's text are shared by all items."""
-    ev.step()
-    if isinstance(value, Container) and not value.open and _depth < 6:
-        inner = [object_bytes(item, ev, _depth + 1) for item in value.items.values()]
-        texts = all(isinstance(key, str) for key in value.items)
-        size = table_bytes(len(inner), texts) if value.kind == "dict" else 8 * len(inner)
-        own = {"dict": 80, "tuple": 56}.get(value.kind, 72) + size
-        return None if None in inner else -(-own // 16) * 16 + sum(one or 0 for one in inner)
-    if not is_expr(value):
-        return None
-    expr = to_expr(value)
-    if isinstance(expr, Const) and not isinstance(expr.value, Unknown):
-        return 0
-    if getattr(expr, "operator", "") == "concat":
-        return 80
-    return 32 if is_number(expr, ev) else None
 
 
 # --- data sets of libraries -------------------------------------------------------------------------------------------

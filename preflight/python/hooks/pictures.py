@@ -9,7 +9,17 @@ from msgspec.structs import replace
 
 from preflight.python.arrays import Array, Shape, arithmetic, array_of, known, make, new, number, shape_of
 from preflight.python.evaluator import Evaluator, Hook
-from preflight.python.objects import ARRAY, Abstract, CallRecord, Container, Instance, is_expr, to_expr
+from preflight.python.headers import sizes_of_files
+from preflight.python.objects import (
+    ARRAY,
+    Abstract,
+    CallRecord,
+    Container,
+    Instance,
+    alternatives,
+    is_expr,
+    to_expr,
+)
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
 UNREAD: Expr = unknown("the size of a picture is in its file", cause=Cause.not_read)
@@ -27,7 +37,16 @@ def picture(record: CallRecord, shape: Shape, dtype: str = "uint8", library: str
 
 
 def _open(record: CallRecord, ev: Evaluator) -> Abstract | None:
-    return picture(record, (UNREAD, UNREAD, UNREAD))
+    return picture(record, _of_file(record.object("fp", 0), record, ev, UNREAD))
+
+
+def _of_file(path: Abstract | None, record: CallRecord, ev: Evaluator, channels: Expr) -> Shape:
+    """Height, width and channels of a file's picture, where its header says them."""
+    found = sizes_of_files(ev, path, record)
+    if found is None:
+        return (UNREAD, UNREAD, channels)
+    high, wide = (UNREAD if one is None else Const(one, record.origin) for one in found[:2])
+    return (high, wide, channels if known(channels) else Const(found[2], record.origin))
 
 
 def _new(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -78,12 +97,13 @@ def _crop(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def _imread(record: CallRecord, ev: Evaluator) -> Abstract | None:
     flag = record.object("flags", 1)
+    shape = _of_file(record.object("filename", 0), record, ev, Const(3))
     if flag is None:
-        return picture(record, (UNREAD, UNREAD, Const(3)), library="numpy")
+        return picture(record, shape, library="numpy")
     name = getattr(flag, "name", "").rpartition(".")[2]
     if name == "IMREAD_GRAYSCALE" or (isinstance(flag, Const) and flag.value == 0):
-        return picture(record, (UNREAD, UNREAD), library="numpy")
-    return picture(record, (UNREAD, UNREAD, Const(3)), library="numpy") if name == "IMREAD_COLOR" else None
+        return picture(record, shape[:2], library="numpy")
+    return picture(record, shape, library="numpy") if name == "IMREAD_COLOR" else None
 
 
 def _cv_resize(record: CallRecord, ev: Evaluator) -> Abstract | None:
@@ -227,7 +247,7 @@ def _after(one: _Picture | None, steps: Sequence[_Step], ev: Evaluator, mask: bo
 
 def _step(one: _Picture, step: _Step, ev: Evaluator, mask: bool) -> _Picture | None:
     sized = _sized(step, one, ev)
-    if sized is None and step.name not in (*_TENSORS, *_SAME):
+    if sized is None and step.name not in (*_TENSORS, *_SAME, "ToPILImage"):
         return None
     most = one.most if sized is None else None
     if step.name == "LongestMaxSize":
@@ -237,6 +257,8 @@ def _step(one: _Picture, step: _Step, ev: Evaluator, mask: bool) -> _Picture | N
     if step.name in ("Grayscale", "ToGray") and not step.record.name.startswith("albumentations"):
         given = step.record.argument("num_output_channels", 0)
         return replace(one, channels=given if given is not None else Const(1))
+    if step.name == "ToPILImage":
+        return replace(one, library="pil", front=False, dtype="uint8")
     if step.name in _TENSORS:
         dtype = "float32" if step.name == "ToTensor" and one.dtype == "uint8" else one.dtype
         return replace(one, library="torch", front=one.front or one.channels is not None, dtype=dtype)
@@ -326,7 +348,7 @@ def _transform(record: CallRecord, ev: Evaluator) -> Abstract | None:
         return Container("dict", items, record.origin)  # type: ignore[arg-type]
     if len(record.arguments) != 1:
         return None
-    array = array_of(record.arguments[0])
+    array = array_of(given_picture(record.arguments[0]))
     return make(record, transformed(array, steps, ev)) if array is not None else None
 
 
@@ -372,6 +394,12 @@ def _timm_call(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if not isinstance(sides, tuple) or array is None:
         return None
     return make(record, Array((Const(3), *sides), "float32"))
+
+
+def given_picture(value: Abstract | None) -> Abstract | None:
+    """What a transform is given; where that is perhaps None, the picture that it else is: None has no pixels."""
+    some = [one for one in alternatives(value) if one != Const(None)] if value is not None else []
+    return some[0] if len(some) == 1 else value
 
 
 def called(record: CallRecord, ev: Evaluator) -> Abstract | None:

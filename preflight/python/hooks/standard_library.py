@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from preflight.python.access import environment_variable
 from preflight.python.evaluator import Evaluator, Hook
-from preflight.python.files import PATH, join_path, make_path, path_text, read_yaml
+from preflight.python.files import PATH, join_path, make_path, names_given, path_text, read_yaml
 from preflight.python.imports import add_import_folders
+from preflight.python.known_kinds import DRAWN, DRAWN_WHOLE
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -29,6 +30,7 @@ from preflight.python.objects import (
 )
 from preflight.python.settings_objects import holds_settings, made_anew
 from preflight.python.spread import copy_items, lay_over
+from preflight.python.texts import text_of, value_of_line
 from preflight.python.unknown_names import run_unknown
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
 
@@ -79,6 +81,8 @@ def joined_path(record: CallRecord, ev: Evaluator) -> Abstract | None:
 def join_texts(record: CallRecord, ev: Evaluator) -> Abstract | None:
     parts = [path_text(ev, argument) for argument in record.arguments]
     known = [part for part in parts if part is not None]
+    if names_given(record.arguments[-1] if record.arguments else None) is not None:
+        return record.arguments[-1]  # a name within its folder
     if not known or len(known) != len(parts):
         return unknown("the path is not known", record.origin)
     return Const(posixpath.normpath(posixpath.join(*known)), replace(record.origin, editable=False))
@@ -232,6 +236,15 @@ def second_argument(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return record.arguments[1] if len(record.arguments) > 1 else None
 
 
+def _drawn(words: str) -> Hook:
+    """A function of `random` that gives a number."""
+
+    def hook(record: CallRecord, ev: Evaluator) -> Abstract | None:
+        return unknown(words, record.origin, Cause.run_time)
+
+    return hook
+
+
 def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`itertools.product` of known iterables, up to 1,024 rows."""
     rows: list[list[Abstract]] = [[]]
@@ -245,6 +258,10 @@ def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
 
 def json_loads(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`json.loads` of the text of a file (`f.read()`, `path.read_text()`), or of a text that is known."""
+    text = text_of(record.object("s", 0))
+    found = value_of_line(ev, text, record) if text is not None else None
+    if found is not None:
+        return found
     of_file = isinstance(record.object("s", 0), Instance)
     return yaml_load(record, ev) if of_file else literal(record, ev)
 
@@ -295,6 +312,8 @@ HOOKS: Mapping[str, Hook] = {
     "math.floor": operation("floor"),
     "math.pow": operation("**"), "math.exp2": operation("**", before=(Const(2),)),
     **dict.fromkeys(("math.sqrt", "numpy.sqrt"), operation("**", after=(Const(0.5),))),
+    **dict.fromkeys(("random.randint", "random.randrange", "random.getrandbits"), _drawn(DRAWN_WHOLE)),
+    **{f"random.{name}": _drawn(DRAWN) for name in ("random", "uniform", "gauss", "normalvariate", "betavariate")},
     "itertools.product": product, "ast.literal_eval": literal, "json.loads": json_loads,
     **dict.fromkeys(_FIRST_ARGUMENT, first_argument),
 }  # fmt: skip

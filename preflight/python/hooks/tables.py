@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from preflight.python.arrays import array_of, dtype_of, make, new
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import find_file, path_text
+from preflight.python.hooks import arrays
 from preflight.python.objects import Abstract, CallRecord, Instance
 from preflight.python.tables import Table, names_in, table_of
-from preflight.python.tabular import Columns, read_csv
+from preflight.python.tabular import TEXT, Columns, read_csv
 from preflight.vocabulary.values import Const
 
 _PLAIN = frozenset({"sep", "encoding", "engine", "low_memory"})
@@ -56,6 +57,19 @@ def _to_numpy(record: CallRecord, ev: Evaluator) -> Abstract | None:
     return make(record, array if kind is None else new(array, dtype=kind))
 
 
+def _same(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`table.astype(dtype)`, `table.copy()`: a table of the same rows; an array's own method else."""
+    table = table_of(record.receiver_object)
+    if table is None:
+        hook = arrays.HOOKS.get(f"*.{record.method}")
+        return hook(record, ev) if hook is not None else None
+    if record.method == "astype":
+        kind = dtype_of(record.object("dtype", 0), "numpy")
+        return table.of_type(kind) if kind is not None and table.types and TEXT not in table.types.values() else None
+    return record.receiver_object
+
+
 HOOKS: Mapping[str, Hook] = {
+    **dict.fromkeys(("*.astype", "*.copy", "*.fillna", "*.reset_index", "*.sort_values"), _same),
     "pandas.read_csv": _read_csv, "*.drop": _drop, "*.to_numpy": _to_numpy,
 }  # fmt: skip

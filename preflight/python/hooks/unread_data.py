@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.python.arrays import array_of
+from preflight.python.evaluator import Evaluator
 from preflight.python.known_kinds import FILE_NAMES
 from preflight.python.objects import (
     Abstract,
@@ -23,6 +24,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.python.tables import table_of
+from preflight.python.texts import object_bytes, text_of
 from preflight.vocabulary.values import Const, Unknown
 
 _SMALL = FILE_NAMES | frozenset({
@@ -34,28 +36,35 @@ _SMALL = FILE_NAMES | frozenset({
 _DEPTH = 6
 
 
-def keeps_unread(data: Instance, variables: Mapping[Key, Abstract]) -> bool:
+def keeps_unread(data: Instance, variables: Mapping[Key, Abstract], ev: Evaluator) -> bool:
     """Whether what a data set indexes outside of `__init__` may hold any amount of data: its own attributes, or
     `variables` of its module."""
     if data.cls is None:
         return False
     cls = data.cls
-    return any(
-        name in data.attributes and _is_unread(data.attributes[name], [*_assigned(cls, name)]) for name in _indexed(cls)
-    ) or any(
-        name in variables and _is_unread(variables[name], [*_set_in_module(cls, name)])
-        for name in _indexed_variables(cls)
+    return (
+        _fills_cache(cls)
+        or any(
+            name in data.attributes and _is_unread(data.attributes[name], [*_assigned(cls, name)], ev)
+            for name in _indexed(cls)
+        )
+        or any(
+            name in variables and _is_unread(variables[name], [*_set_in_module(cls, name)], ev)
+            for name in _indexed_variables(cls)
+        )
     )
 
 
-def _is_unread(value: Abstract, given: Sequence[ast.expr], depth: int = 0) -> bool:
+def _is_unread(value: Abstract, given: Sequence[ast.expr], ev: Evaluator, depth: int = 0) -> bool:
     """`given`: the expressions that the value may be of."""
     for one in alternatives(value):
         if array_of(one) is not None or depth > _DEPTH:
             continue
+        if isinstance(one, Container) and one.count is not None and 0 in one.items and object_bytes(one.items[0], ev):
+            continue
         if isinstance(one, Container):
-            inner = [item for item in one.items.values() if not isinstance(item, Const)]
-            if any(_is_unread(item, given, depth + 1) for item in inner):
+            inner = [item for item in one.items.values() if not isinstance(item, Const) and text_of(item) is None]
+            if any(_is_unread(item, given, ev, depth + 1) for item in inner):
                 return True
             told = one.count is not None and not any(has_unknown(to_expr(item)) for item in one.items.values())
             made = one.open and not (one.superset or told or inner)
@@ -111,6 +120,16 @@ def _indexed_variables(cls: ClassValue) -> Iterator[str]:
                 where = where.value
             if isinstance(where, ast.Name) and where.id not in _own_names(cls):
                 yield where.id
+
+
+def _fills_cache(cls: ClassValue) -> bool:
+    """Whether its methods keep what they load: `self.cache[index] = np.load(...)`, but for what stays in its file."""
+    return any(
+        isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute) and _is_own(target.value)
+        and not isinstance(target.slice, ast.Slice) and bool(_calls(node.value)) and not _is_small(node.value)
+        for node in _of_methods(cls, initial=False) if isinstance(node, ast.Assign)
+        for target in node.targets
+    )  # fmt: skip
 
 
 def _own_names(cls: ClassValue) -> set[str]:

@@ -7,7 +7,8 @@ import pytest
 from preflight.memory.host.base import PARTS
 from preflight.memory.host.checkpoint import COPIES, copies
 from preflight.memory.host.estimate import estimate_host, samples_in_shared_memory, solve_in_memory_bytes
-from preflight.memory.host.heap import PER_PIN, PIN, PINS, first
+from preflight.memory.host.heap import PER_PIN, PIN, PINS, Heap, first, of_steps
+from preflight.memory.host.law import EXPECTED, HIGH, Loader, Loaders
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
@@ -231,3 +232,19 @@ def test_an_optimizer_of_any_model_imports_and_spawned_workers_do_not(start: str
 @pytest.mark.parametrize(("given", "kept"), [(2.36, "2.36"), (2.4, "2.40"), ("2.36", "2.36")])
 def test_spellings_of_glibc(given: object, kept: str) -> None:
     assert build({"software.glibc": given}).software == {"glibc": kept}
+
+
+def test_a_step_on_the_processor_leaves_holes_where_workers_send_batches() -> None:
+    """Half of its activations per remembered batch; larger steps cost no more, and newer C libraries keep none."""
+    act = 2 * 2**20
+    assert of_steps(Heap(batches=20), act, 2, EXPECTED) == 0.5 * 40 * act
+    assert of_steps(Heap(batches=900), act, 2, EXPECTED) == 0.5 * PINS / 2 * act
+    assert of_steps(Heap(), act, 2, EXPECTED) < of_steps(Heap(), act, 2, HIGH)
+    assert of_steps(Heap(batches=20), act, 0, HIGH) == of_steps(Heap(old=False, batches=20), act, 2, HIGH) == 0
+    assert of_steps(Heap(batches=20), 2**30, 2, EXPECTED) == of_steps(Heap(batches=20), 2**22, 2, EXPECTED)
+
+
+def test_workers_that_stop_before_the_end_of_the_loader_live_while_it_validates() -> None:
+    train, validation = Loader(8, 2**20, 3), Loader(8, 2**20, 2)
+    ended = Loaders(train, validation, ahead=False).moments()[-1].total
+    assert Loaders(train, validation, ahead=True).moments()[-1].total == ended + train.private()
