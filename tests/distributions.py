@@ -14,7 +14,7 @@ from preflight.vocabulary import optimizer, spelling
 
 CACHES = (
     entry_points._scan, gpus._added, gpus.gpus, gpus._index, optimizer.added, optimizers._others, optimizers._step,
-    spelling._added_spellings, dialects.added, workloads._added,
+    spelling._added_spellings, spelling._of_scalar, dialects.added, workloads._added,
 )  # fmt: skip
 """What is remembered of the distributions of one process."""
 

@@ -57,12 +57,7 @@ from preflight.program.images import image_bindings
 from preflight.program.kept_weights import kept_weights
 from preflight.program.lengths import length_bindings
 from preflight.program.loaders import is_loader, loader_bindings, loader_problems
-from preflight.program.loops import (
-    backwards,
-    loop_bindings,
-    loss_facts,
-    until_trained,
-)
+from preflight.program.loops import backwards, loop_bindings, loss_facts, until_trained
 from preflight.program.made_inputs import made_input_bindings
 from preflight.program.model_configurations import vocabulary_bindings
 from preflight.program.models import batch_norm, beside_what_is_trained, extended_facts, is_part, model_bindings

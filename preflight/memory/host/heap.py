@@ -49,8 +49,8 @@ of 2.9 MiB, 79 batches, glibc 2.36), 0.50 (4.0 MiB, 122 batches); nothing withou
 MALLOC_MMAP_THRESHOLD_=131072 (the same programs)."""
 
 STEP_MEASURED = 4 * MIB
-"""The largest activations with which a heap was seen to grow so: a convolution whose blocks alone take 4 MiB each did
-not grow beyond what these explain."""
+"""The largest activations with which a heap was seen to grow so. Two convolutions with larger ones did not: nothing is
+expected of them, and the high end reaches what these explain."""
 
 MMAP_THRESHOLD_MAX = 32 * MIB
 """Bytes from which on glibc always takes a block from mmap, and returns it (malloc.c, DEFAULT_MMAP_THRESHOLD_MAX)."""
@@ -110,9 +110,9 @@ def first(batch: int) -> float:
 
 
 def of_steps(heap: Heap, activations: float, workers: int, end: int) -> float:
-    """Bytes of a step's tensors in holes of the heap of the process that trains on the processor. Those of
-    larger steps cost no more; without workers nothing is remembered."""
-    if not workers or heap.old is False:
+    """Bytes of a step's tensors in holes of the heap of the process that trains on the processor. Without workers
+    nothing is remembered."""
+    if not workers or heap.old is False or (end < 2 and activations > STEP_MEASURED):
         return 0.0
     most = PINS / heap.tensors
     batches = (SETTLED if end < 2 else most) if heap.batches is None else workers * heap.batches

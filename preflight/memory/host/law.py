@@ -5,8 +5,8 @@
     private  = w (m + r B + q S + k + gc)
     queue    = (w p + 1) B, without workers 3 B + q S (views: 2 B)
     validation mid-epoch      : + private(vw) + queue(vw)
-    validation at epoch end   : persistent workers (and Lightning's) keep private(w); else the larger of the two
-                                loaders; without workers the batch that the training loop still holds
+    validation at epoch end   : persistent workers keep private(w); else the larger of the two loaders; without workers
+                                the batch that the training loop still holds
 
 B = batch x S, S bytes of one decoded sample, w workers, p prefetch factor, n samples, D bytes of the in-memory dataset,
 g the part of it that reading writes to, v the part that a worker visits (all of it when shuffled, else 1 / w), k what
@@ -141,8 +141,6 @@ class Loaders(Struct, frozen=True):
     pinned: bool = False
     persistent: bool = False
     overlap: bool = False
-    ahead: bool = False
-    """Whoever trains stops before the loader's end: workers live until the validation behind the epoch is over."""
 
     def moments(self) -> tuple[Moment, ...]:
         """Every moment that can be the peak, the training one first."""
@@ -186,13 +184,11 @@ class Loaders(Struct, frozen=True):
             pinned["held"] = self.train.batch * self.train.sample
         if self.overlap:
             return (Moment("validation", {**train.terms, "validation": full + sum(pinned.values())}),)
-        if not self.persistent and not self.ahead:
+        if not self.persistent:
             return (Moment("validation", {**self._fixed(), "validation": full, **pinned}),)
         private = self.train.private()
         held = {"workers": private} if private else {}
         first = Moment("validation", {**self._fixed(), **held, "validation": full, **pinned})
-        if not self.persistent:
-            return (first,)
         later = Moment("training after validation", {**train.terms, "validation": val.private()})
         return first, later
 

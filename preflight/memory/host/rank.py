@@ -19,11 +19,6 @@ from preflight.vocabulary.job import Job
 TEXT_TASKS = frozenset({"causal-lm", "masked-lm", "sequence-classification", "token-classification", "seq2seq-lm"})
 
 
-LIGHTNING = frozenset({"lightning", "pytorch_lightning"})
-"""Its loops know the number of batches and stop before the loader's end, so the workers of an epoch end after the
-validation that follows it (loops/fetchers.py, `_PrefetchDataFetcher.done`)."""
-
-
 class HostRank(Struct, frozen=True):
     """One process: its own memory, its data loaders, the weights that it loads at the start."""
 
@@ -49,7 +44,8 @@ def rank_of(
     model: Trained = UNTRAINED,
 ) -> HostRank:
     """The process of a job whose samples take `sample` bytes; `bound` and `trains`: as in `estimate_host`."""
-    job = in_sequences(job)
+    if job.data.sample_bytes is None:
+        job = in_sequences(job)  # the bytes are those of a sequence; where they are stated, all of a sample's
     data, nothing = job.data, c.Measured(0, 0, 0)
     gpu = cuda and job.machine.accelerator != "cpu"
     objects = base_of(data.imports, trains=trains)
@@ -87,7 +83,6 @@ def rank_of(
         pinned=bool(data.pin_memory) and gpu,  # without one the loader does not pin (dataloader.py, pin_memory)
         persistent=bool(data.persistent_workers),
         overlap=bool(data.validation_overlaps),
-        ahead=bool(LIGHTNING & {name.partition(".")[0] for name in data.imports}),
     )
     loading = 0.0 if weights is None else float(weights.bytes)
     if job.parallel.strategy in ONE_COPY:

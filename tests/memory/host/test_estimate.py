@@ -275,3 +275,12 @@ def test_a_training_on_the_processor_exceeds_where_its_states_do() -> None:
     assert isinstance(found, HostEstimate)
     assert found.verdict == "exceeds"
     assert found.per_node.low > 2**30
+
+
+def test_stated_bytes_are_those_of_a_whole_sample() -> None:
+    """A data set that returns two views of a picture says the bytes of both; a length says those of one sequence."""
+    one, two = (known(estimate_host(job(SMALL, 32, 4, **{"train.sequences_per_sample": n}))) for n in (1, 2))
+    assert two.per_node == one.per_node
+    text = {"task": "causal-lm", "train.seq_len": 4096}
+    one, two = (known(estimate_host(job(None, 32, 4, **text, **{"train.sequences_per_sample": n}))) for n in (1, 2))
+    assert two.per_node.expected > one.per_node.expected
