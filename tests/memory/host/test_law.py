@@ -8,7 +8,7 @@ from preflight.memory.host.base import PARTS
 from preflight.memory.host.checkpoint import COPIES, copies
 from preflight.memory.host.estimate import estimate_host, samples_in_shared_memory, solve_in_memory_bytes
 from preflight.memory.host.heap import PER_PIN, PIN, PINS, Heap, first, of_steps
-from preflight.memory.host.law import EXPECTED, HIGH, Loader, Loaders
+from preflight.memory.host.law import EXPECTED, HIGH
 from preflight.vocabulary.estimates import HostEstimate
 from preflight.vocabulary.job import Job, build
 from preflight.vocabulary.values import Unknown
