@@ -158,8 +158,6 @@ class Parameter(Struct, frozen=True):
     """int, float, str, bool, flag (present: True), no-flag (present: False), list"""
     choices: tuple[Value, ...] = ()
     origin: Origin | None = None
-    required: bool = False
-    """Whether the program ends without it."""
 
 
 class Binding(Struct, frozen=True):

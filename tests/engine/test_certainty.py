@@ -502,3 +502,35 @@ def test_no_compiled_step_is_traced_of_a_job_that_nobody_wrote(
         project({"job.sh": JOB.replace("train.py", f"train.py --fast --batch_size {batch}"), "train.py": LOOP})
         judged(tmp_path, "job.sh")
     assert set(traced) == {False}
+
+
+PARSED = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer, HfArgumentParser, Trainer, TrainingArguments
+(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.1")
+rows = tokenizer(texts, padding="max_length", truncation=True, max_length=512)
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.1")
+Trainer(model=model, args=arguments, train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        (None, "unknown"),
+        ("python train.py --output_dir runs", "exceeds"),
+    ],
+)
+def test_defaults_of_a_command_line_that_no_file_gives_are_assumed(
+    command: str | None, verdict: str, project: Write
+) -> None:
+    """A trainer's arguments are for its command to say: the sharding, the precision, the adapters."""
+    files = {"train.py": PARSED, "requirements.txt": "transformers==4.50.0\n"}
+    if command is not None:
+        files["job.sh"] = f"#!/bin/bash\n#SBATCH --gres=gpu:1\n{command}\n"
+    root = project(files)
+    found = worst(judged(root, "job.sh" if command is not None else "train.py", "A100 80GB"))
+    assert found.device is not None
+    assert found.device.verdict == verdict
+    if command is None:
+        assert {one.why for one in found.device.assumptions} == {"no file gives its command line"}

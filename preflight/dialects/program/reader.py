@@ -84,7 +84,7 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
     unread = [one for link in missing for one in without_file(link.target, link.origin)]
     facts = [*said.facts, *_facts(evaluator, parameters, axes)]
     if call is None and not axes:
-        facts += _without_its_words(evaluator.calls, parameters)
+        facts += _without_its_words(evaluator.calls)
     heavy = evaluator.remembered.get(_HEAVY, lambda: imported((source.path, *evaluator.reads), project))
     foreign = evaluator.remembered.get(_FOREIGN, lambda: of_another_framework((source.path, *evaluator.reads), project))
     software = [*versions, *([heavy] if heavy is not None else [])]
@@ -312,19 +312,13 @@ def _lightning_cli(
     return after_unread_words(words, found.bindings, stated), files, given
 
 
-def _without_its_words(calls: Sequence[CallRecord], parameters: Sequence[Parameter]) -> Iterator[Fact]:
-    """A program that ends without words of its command line, which no file gives, is never run with its defaults alone.
-    HfArgumentParser has demanded --output_dir of TrainingArguments for most releases of transformers."""
+def _without_its_words(calls: Sequence[CallRecord]) -> Iterator[Fact]:
+    """A program whose TrainingArguments come from a command line that no file gives. Nobody runs it with the defaults
+    of transformers alone: most releases demand --output_dir, and the author has chosen none of the others."""
     from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_command_line, parses_file
 
-    needed = next((one for one in parameters if one.required), None)
-    words = f"no file gives {needed.flags[-1] if needed.flags else needed.name}, which it needs" if needed else ""
-    if not words and any(
-        one.method in ARGUMENT_CLASSES and from_command_line(one) and not parses_file(one) for one in calls
-    ):
-        words = "no file gives its command line"
-    if words:
-        yield Fact(OPEN_ARGUMENTS, words)
+    if any(one.method in ARGUMENT_CLASSES and from_command_line(one) and not parses_file(one) for one in calls):
+        yield Fact(OPEN_ARGUMENTS, "no file gives its command line")
 
 
 def _facts(evaluator: Evaluator, parameters: Sequence[Parameter], axes: Sequence[Axis]) -> Iterator[Fact]:

@@ -98,11 +98,7 @@ def _parameter(record: CallRecord, ev: Evaluator, flags: list[str]) -> Parameter
     values: tuple[Value, ...] = tuple(
         v for item in items or [] if not isinstance(v := ev.value_of(to_expr(item)), Unknown)
     )
-    if options:
-        required = ev.argument_value(record, "required") is True
-    else:
-        required = "default" not in record.kwargs and ev.argument_value(record, "nargs") not in ("?", "*")
-    return Parameter(dest, default, options, "argparse", kind, values, record.origin, required)
+    return Parameter(dest, default, options, "argparse", kind, values, record.origin)
 
 
 def _action(record: CallRecord, ev: Evaluator) -> tuple[str | None, Expr]:
