@@ -12,7 +12,7 @@ from preflight.reports.style import Look, wrap
 from preflight.vocabulary.outcome import Outcome, StudyResult
 from preflight.vocabulary.reading import Word
 from preflight.vocabulary.study import Box, Study
-from preflight.vocabulary.values import Cause, Const, Unknown, evaluate
+from preflight.vocabulary.values import Cause, Const, Unknown, evaluate, names
 from preflight.vocabulary.words import plural, why_unknown
 
 _KINDS = {
@@ -96,7 +96,7 @@ def reason_of(result: StudyResult) -> str:
     if not reason or cause is None:
         return reason
     if cause.cause is Cause.model_unknown and own is not None:
-        return own.words
+        return f"model.name is not known: {own.words}" if own.cause is Cause.not_set else own.words
     if cause.cause is not Cause.not_set or len(cause.fields) != 1:
         return reason
     value = _unknown_of(result, cause.fields[0])
@@ -106,7 +106,7 @@ def reason_of(result: StudyResult) -> str:
 def _unknown_of(result: StudyResult, name: str) -> Unknown | None:
     """Why the files do not tell a field; None if they do, or say nothing of it."""
     bound = worst_box(result).fields.get(name)
-    value = bound.expr.value if bound is not None and isinstance(bound.expr, Const) else None
+    value = evaluate(bound.expr) if bound is not None and not any(True for _ in names(bound.expr)) else None
     return value if isinstance(value, Unknown) else None
 
 

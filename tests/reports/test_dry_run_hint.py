@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from command_line import Command
 from folders import Write
+
+from preflight.engine.check import CheckOptions, analyse, setup
+from preflight.engine.files import batches
+from preflight.reports.not_known import reason_of
 
 UNKNOWN = """\
 import argparse
@@ -65,3 +71,26 @@ def test_the_command_starts_in_the_folder_of_its_project(project: Write, check: 
     project({"app/preflight.toml": "", "app/train.py": UNKNOWN})
     found = check("app/train.py").out
     assert "tells what it needs:\n  cd app && preflight dry-run --save -- python train.py\n" in found
+
+
+CHOSEN = """\
+import argparse
+from transformers import AutoModel, AutoModelForMaskedLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="bert-base-uncased")
+args = parser.parse_args()
+if "roberta" in args.model:
+    model = AutoModel.from_pretrained(args.model)
+else:
+    model = AutoModelForMaskedLM.from_pretrained(args.model)
+Trainer(model, TrainingArguments("runs", per_device_train_batch_size=8), train_dataset=rows).train()
+"""
+
+
+def test_the_words_that_may_name_the_model_are_the_reason(project: Write, tmp_path: Path) -> None:
+    """Also where conditions choose between two calls that load it."""
+    project({"train.py": CHOSEN, "job.sh": f'{LAUNCH}python train.py "$@"\n'})
+    [batch] = batches(["job.sh"], tmp_path, from_hook=False)
+    [result] = analyse(*setup(batch, CheckOptions(gpu="T4"), tmp_path, rules=False)).studies
+    assert reason_of(result).startswith("model.name is not known: words of the command line may set it")
