@@ -55,8 +55,8 @@ ENDS = {
     "with os._exit": ("import os\nos._exit(7)", "the program called os._exit(7) at {train}:2"),
     "asking for input": ("name = input('which GPU? ')", "the program asks for input, and a dry run has none"),
     "without its data": (
-        "import torch\nopen('/data/of/nobody.bin', 'rb')",
-        "the folder /data/of is not there, and the program opens nobody.bin in it, which cannot be made up: put it "
+        "import torch\nopen('/data/of/nobody.xyz', 'rb')",
+        "the folder /data/of is not there, and the program opens nobody.xyz in it, which cannot be made up: put it "
         "there, or give the program another path at {train}:2",
     ),
     "with a hook of its own": (
@@ -71,11 +71,11 @@ ENDS = {
     ),
     "that takes a checkpoint apart": (
         "import torch\nimages, labels = torch.load('data.pt')",
-        "data.pt is not there, and the program takes more from it than weights for a model: put the file there",
+        "its sizes: state them, as in --array 'data.pt:images=256x17'",
     ),
     "that downloads an archive": (
         "import urllib.request\nurllib.request.urlopen('https://example.org/data.zip')",
-        "the program downloads https://example.org/data.zip, and a dry run downloads nothing: download it once",
+        "https://example.org/data.zip was not downloaded: what the program reads of it is made up",
     ),
     "sharded": (
         STEP + "from torch.distributed.tensor.parallel import parallelize_module\nparallelize_module(net, None, {})",

@@ -320,7 +320,7 @@ def test_unknown_names_the_command_and_the_command_answers(tmp_path: Path) -> No
     (folder / "train.py").write_text("from net import make\n" + own)
     (folder / "run.sh").write_text("python train.py\n")
     before = preflight(folder, cache, "check", "run.sh", "--gpu", "RTX 4090")
-    command = before.out.partition("tells what it needs: preflight ")[2].partition("\n")[0].split()
+    command = before.out.partition("tells what it needs:\n  preflight ")[2].partition("\n")[0].split()
     assert command == ["dry-run", "--save", "--", "python", "train.py"]
     ran = preflight(folder, cache, *command)
     assert ran.status == 0, ran.err
