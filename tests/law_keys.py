@@ -32,7 +32,7 @@ def from_key(key: str, family: Family) -> tuple[str, str, Setup, dict[str, objec
     structure = dict(family.usual)
     for one in switches:
         name, _, value = one.partition("=")
-        structure[name] = _switch(value, family.usual[name])
+        structure[name] = _switch(value, family.usual.get(name))
     return task, kind, setup, structure
 
 
