@@ -51,6 +51,14 @@ def program(body: str, classes: str = "") -> str:
     return PROGRAM.format(body=lines, classes=classes)
 
 
+def made_by_torch(body: str, classes: str) -> int:
+    """The parameters of the model that the program makes, counted by torch."""
+    pytest.importorskip("torch")
+    scope: dict[str, object] = {}
+    exec(program(body, classes).replace('.to("cuda")', ""), scope)
+    return sum(one.numel() for one in scope["model"].parameters())  # type: ignore[attr-defined]
+
+
 def read(tmp_path: Path, body: str, classes: str = "") -> dict[str, object]:
     return values(read_program(program(body, classes) + TRAINING, tmp_path))
 
@@ -293,12 +301,7 @@ def test_the_layers_of_a_class_that_extends_sequential_are_counted(tmp_path: Pat
     ],
 )
 def test_as_many_as_torch_makes(tmp_path: Path, body: str) -> None:
-    pytest.importorskip("torch")
-    scope: dict[str, object] = {}
-    exec(program(body, BLOCK).replace('.to("cuda")', ""), scope)
-    made = sum(one.numel() for one in scope["model"].parameters())  # type: ignore[attr-defined]
-    found = read(tmp_path, body, BLOCK)
-    assert found.get("model.parameters") == made
+    assert read(tmp_path, body, BLOCK).get("model.parameters") == made_by_torch(body, BLOCK)
 
 
 EXTENDED = """
@@ -332,11 +335,7 @@ class Wider(Wide):
     ],
 )
 def test_a_layer_of_torch_that_a_class_extends_is_a_part(tmp_path: Path, body: str) -> None:
-    pytest.importorskip("torch")
-    scope: dict[str, object] = {}
-    exec(program(body, EXTENDED).replace('.to("cuda")', ""), scope)
-    made = sum(one.numel() for one in scope["model"].parameters())  # type: ignore[attr-defined]
-    assert read(tmp_path, body, EXTENDED).get("model.parameters") == made
+    assert read(tmp_path, body, EXTENDED).get("model.parameters") == made_by_torch(body, EXTENDED)
 
 
 def test_a_layer_that_is_made_with_what_is_not_known_is_left_out(tmp_path: Path) -> None:
