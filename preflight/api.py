@@ -66,7 +66,7 @@ from preflight.vocabulary.rule import (
     related_of,
     several,
 )
-from preflight.vocabulary.standing import Assumption, Standing
+from preflight.vocabulary.standing import Assumption, Doubt, Standing
 from preflight.vocabulary.study import Bound, Box, Study
 from preflight.vocabulary.study import Source as BoundSource
 from preflight.vocabulary.text import Edit, Source
@@ -94,11 +94,10 @@ from preflight.vocabulary.words import (
     at_most,
     batch_text,
     describe,
-    doubt,
+    doubt_of,
     gib,
     model_name,
     plural,
-    resembles,
     sum_of,
     values_text,
 )
@@ -128,6 +127,7 @@ __all__ = [
     "Constraint",
     "Copies",
     "DeviceEstimate",
+    "Doubt",
     "Edit",
     "Estimates",
     "Example",
@@ -188,7 +188,7 @@ __all__ = [
     "describe",
     "device_of",
     "divisors",
-    "doubt",
+    "doubt_of",
     "estimate",
     "evaluate",
     "gib",
@@ -212,7 +212,6 @@ __all__ = [
     "positions_of",
     "possible",
     "related_of",
-    "resembles",
     "resolve_request",
     "same_run_hazard",
     "sample_bytes",

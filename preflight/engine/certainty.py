@@ -10,6 +10,7 @@ One question is asked in two directions about the fields that are not known well
 - A need that exceeds is only a lower bound, of a job whose sharding nobody read, or larger than any GPU. If other
   values of these fields would let the job fit, the verdict is weaker ("unknown" for a bound and for the sharding,
   "at-risk" for an implausible need), with them as assumptions.
+- A need that exceeds is that of samples as long as they may be, and much shorter ones would fit: "at-risk".
 
 What the worst and the least values are is in `worst_values`.
 """
@@ -23,15 +24,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from preflight.engine.doubts import OPEN, TYPES, Doubts
 from preflight.engine.estimator import CLEARLY, Certain, Estimator
-from preflight.engine.fit.orders import SHARDED
 from preflight.engine.worst_values import (
     ALL,
     HALF,
     LARGEST_MODEL,
     LEAST,
-    NODE,
-    WITHOUT_EFFECT,
     Changes,
     own_value,
     ways,
@@ -47,7 +46,6 @@ from preflight.vocabulary.standing import Assumption, Held, Standing
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.values import thawed
 from preflight.vocabulary.verdicts import SpaceVerdict
-from preflight.vocabulary.words import gib
 
 if TYPE_CHECKING:
     from preflight.space.grid import Side
@@ -55,32 +53,10 @@ if TYPE_CHECKING:
 Bound: TypeAlias = "Callable[[Job], tuple[int, int] | None]"
 """(expected, high) bytes of a job from above."""
 
-STATES = ("parallel.strategy", "train.peft.method", "train.quantization.type", "train.frozen", "parallel.offload",
-          "model.least_parameters")  # fmt: skip
-"""Fields that decide how much of the states of a model a GPU holds: with another value it may be a small part."""
-
-MODEL = ("model.name", "model.path", "model.target", "model.architecture")
-"""Fields that say which model it is."""
-
-TYPES = ("train.precision", "train.weights_dtype")
-"""Fields that decide how many bytes a weight has."""
-
-ARCHITECTURE = "model.architecture"
-GPU, GPUS = "machine.gpu", "parallel.gpus_per_node"
+GPU = "machine.gpu"
 GIVEN_GPU = ("machine.gpu", "machine.gpu_memory", "machine.context")
 GIVEN_NODE = ("machine.memory_limit", "machine.node_memory", "machine.swap", "machine.shm")
 """Fields that say what a job gets of a GPU, and of a node: what a need is compared with."""
-
-SMALLEST: Mapping[str, int] = {
-    "train.batch_size": 1, "train.seq_len": 128, "train.target_len": 128, "train.text_len": 128,
-    "validation.batch_size": 1, "validation.seq_len": 128,
-}  # fmt: skip
-"""A job that is small in everything but its states."""
-
-
-OPEN = "\0"
-"""Stands for the words of a field in verdicts that are kept: hundreds of scripts may say the same, and each of them is
-named in why a value of its own is not known."""
 
 
 class Certainty(Struct, dict=True):
@@ -95,17 +71,17 @@ class Certainty(Struct, dict=True):
     _worst: BoundedCache[tuple[Job | None, ...]] = field(default_factory=lambda: BoundedCache(4))
 
     @cached_property
-    def _kept(self) -> Certain:
-        return self.estimator.certain(self.held)
+    def _doubts(self) -> Doubts:
+        return Doubts(self.held, self.estimator)
 
-    @cached_property
+    @property
     def weak(self) -> dict[str, Held]:
         """The fields that are not known well and that the need may depend on."""
-        return {
-            name: held
-            for name, held in self.held.items()
-            if not held.standing.holds and not {name, name.partition(".")[0]} & {*WITHOUT_EFFECT}
-        }
+        return self._doubts.weak
+
+    @cached_property
+    def _kept(self) -> Certain:
+        return self.estimator.certain(self.held)
 
     def estimate(self, job: Job) -> Estimates:
         """The estimate, with a verdict that is certain or has its assumptions."""
@@ -152,7 +128,7 @@ class Certainty(Struct, dict=True):
         judged = self._on_its_gpu(job, found)
         if judged.verdict != "exceeds" or not self._larger_may_hold(job):
             return judged
-        gpu = self._assumption(job, GPU)
+        gpu = self._doubts.assumption(job, GPU)
         return replace(judged, verdict="unknown", assumptions=(gpu,), find_largest_batch=lambda: None)
 
     def _larger_may_hold(self, job: Job) -> bool:
@@ -172,30 +148,30 @@ class Certainty(Struct, dict=True):
                 *self._blamed(job, partial(self._device_fits, job), self.estimator.device_bound),
             )
             return replace(found, verdict="fits-if", assumptions=assumed) if assumed else found
-        if found.verdict == "exceeds" and (other := tuple(self._other_model(job))):
+        if found.verdict == "exceeds" and (other := tuple(self._doubts.other_model(job))):
             return replace(found, verdict="unknown", assumptions=other, find_largest_batch=lambda: None)
         if found.lower_bound:
             # what is frozen has no gradients and no states
-            small = any(self._frozen(job)) or self._may_be_adapted(job)
-            least = (self._device_of(job, {"train.frozen": [ALL]}) if small else None) or found
+            small = any(self._doubts.frozen(job)) or self._doubts.may_be_adapted(job)
+            least = (self._doubts.device_of(job, {"train.frozen": [ALL]}) if small else None) or found
             if small and found.verdict != "exceeds":
                 return replace(least, verdict="unknown")
-            doubts = tuple(self._doubts_of_bound(job)) if found.verdict == "exceeds" else ()
+            doubts = tuple(self._doubts.of_bound(job)) if found.verdict == "exceeds" else ()
             if doubts:
                 return replace(least, verdict="unknown", assumptions=doubts)
-            doubts = tuple(self._implausible(job, found)) if found.verdict == "exceeds" else ()
+            doubts = tuple(self._doubts.implausible(job, found)) if found.verdict == "exceeds" else ()
             return replace(found, verdict="at-risk", assumptions=doubts) if doubts else found
-        if found.verdict == "exceeds" and (sharding := tuple(self._sharding(job))):
+        if found.verdict == "exceeds" and (sharding := tuple(self._doubts.sharding(job))):
             return replace(found, verdict="unknown", assumptions=sharding, find_largest_batch=lambda: None)
-        if found.verdict in ("exceeds", "at-risk") and (frozen := tuple(self._frozen(job))):
+        if found.verdict in ("exceeds", "at-risk") and (frozen := tuple(self._doubts.frozen(job))):
             return replace(found, verdict="unknown", assumptions=frozen, find_largest_batch=lambda: None)
         if found.verdict == "exceeds" and (smaller := self._smaller(job, self._device_exceeds)):
             return replace(found, verdict="unknown", assumptions=smaller, find_largest_batch=lambda: None)
-        if found.verdict in ("exceeds", "at-risk") and (resembling := tuple(self._resembling(job, found))):
+        if found.verdict in ("exceeds", "at-risk") and (resembling := tuple(self._doubts.similar_model(job, found))):
             above = found.capacity is not None and found.process.low > found.capacity
             doubted: Verdict = "at-risk" if above else "unknown"
             return replace(found, verdict=doubted, assumptions=resembling, find_largest_batch=lambda: None)
-        doubts = tuple(self._implausible(job, found))
+        doubts = tuple(self._doubts.implausible(job, found)) or tuple(self._doubts.longest_samples(job, found))
         weaker: Verdict = "at-risk" if found.verdict == "exceeds" else found.verdict
         return replace(found, verdict=weaker, assumptions=doubts) if doubts else found
 
@@ -216,8 +192,8 @@ class Certainty(Struct, dict=True):
             for name, held in self.weak.items()
             if not name.startswith("data.") and any(_raises(job, one, bound) for one in ways(job, name, held))
         )
-        names = dict.fromkeys((*(one.field for one in self._frozen(job)), *raising))
-        return tuple(self._worded_one(self._assumption(job, name)) for name in names)
+        names = dict.fromkeys((*(one.field for one in self._doubts.frozen(job)), *raising))
+        return tuple(self._worded_one(self._doubts.assumption(job, name)) for name in names)
 
     def sides(self) -> tuple[Side, Side] | None:
         """Device and host with the worst values, as the search space judges them; None where every value is known
@@ -277,11 +253,11 @@ class Certainty(Struct, dict=True):
         rest = {name: held for name, held in self.weak.items() if name not in alone}
         if not _fits_at_worst(job, rest, fits):
             alone += [name for name in rest if any(_raises(job, one, bound) for one in each_way[name])]
-        return tuple(self._assumption(job, name) for name in alone)
+        return tuple(self._doubts.assumption(job, name) for name in alone)
 
     def _given(self, job: Job, names: tuple[str, ...]) -> tuple[Assumption, ...]:
         """What the machine gives to the job, where that is assumed."""
-        return tuple(self._assumption(job, name) for name in names if self._is_assumed(name))
+        return tuple(self._doubts.assumption(job, name) for name in names if self._is_assumed(name))
 
     def _is_assumed(self, name: str) -> bool:
         return name in self.held and self.held[name].standing in (Standing.assumed, Standing.by_name)
@@ -316,15 +292,6 @@ class Certainty(Struct, dict=True):
         found = self.estimator.host(job)
         return found is not None and found.verdict == "fits"
 
-    def _assumption(self, job: Job, name: str, why: str = "") -> Assumption:
-        held = self.held.get(name)
-        return Assumption(
-            name,
-            own_value(job, name),
-            held.standing if held is not None else Standing.read,
-            why or (OPEN if held is not None and held.why else ""),
-        )
-
     # --- what exceeds, and might not with other values ---------------------------------------------------------------
 
     def _smaller(self, job: Job, exceeds: Callable[[Job], bool]) -> tuple[Assumption, ...]:
@@ -336,7 +303,7 @@ class Certainty(Struct, dict=True):
         if not least or not self._may(job, least, exceeds):
             return ()
         alone = [name for name, value in least.items() if self._may(job, {name: value}, exceeds)]
-        return tuple(self._assumption(job, name) for name in alone or least)
+        return tuple(self._doubts.assumption(job, name) for name in alone or least)
 
     def _least(self, job: Job, name: str) -> Iterator[object]:
         """The value with which an unknown field takes the least, if it is not the job's own."""
@@ -362,100 +329,11 @@ class Certainty(Struct, dict=True):
 
     def _device_exceeds(self, job: Job) -> bool:
         found = self.estimator.without_traces().full(job).device
-        return found is not None and found.verdict == "exceeds" and not any(self._implausible(job, found))
+        return found is not None and found.verdict == "exceeds" and not any(self._doubts.implausible(job, found))
 
     def _host_exceeds(self, job: Job) -> bool:
         found = self.estimator.without_traces().host(job)
         return found is not None and found.verdict == "exceeds"
-
-    def _doubts_of_bound(self, job: Job) -> Iterator[Assumption]:
-        """Fields with which states that exceed the GPU might fit: the need is the least that the model takes whole."""
-        for name in STATES:
-            if name in self.weak:
-                yield self._assumption(job, name)
-                return
-        types = [(name, value) for name in TYPES if name in self.weak for value in self.weak[name].others]
-        for name, value in types:
-            half = self.estimator.full(with_fields(job, {name: value})).device
-            if half is None or half.verdict != "exceeds":
-                yield self._assumption(job, name, f"in {value} they may fit: {OPEN}")
-                return
-
-    def _other_model(self, job: Job) -> Iterator[Assumption]:
-        """The model, if only the name of a setting says that the job trains it: it may be another, of any size."""
-        named = (name for name in MODEL if name in self.weak and self.weak[name].standing is Standing.by_name)
-        yield from (self._assumption(job, name) for name in named)
-
-    def _sharding(self, job: Job) -> Iterator[Assumption]:
-        """The sharding, if the file that decides it was not read and the job may fit with its states split over its
-        GPUs; the number of GPUs, if no file states it and the model is split over them."""
-        if GPUS in self.weak and job.parallel.strategy in SHARDED:
-            among = self._device_of(job, {GPUS: NODE, "parallel.ranks_per_node": NODE})
-            if among is not None and among.verdict != "exceeds":
-                yield self._assumption(job, GPUS, f"on {NODE} GPUs it may fit: {OPEN}")
-            return
-        if STATES[0] not in self.weak or job.parallel.strategy not in ("none", "ddp"):
-            return
-        gpus = NODE if GPUS in self.weak else job.parallel.gpus_per_node or 1
-        split = {"parallel.strategy": "zero3", GPUS: gpus, "parallel.ranks_per_node": gpus}
-        device = self._device_of(job, split) if gpus > 1 else None
-        whole = self.estimator.full(job).device if GPUS in self.weak else None
-        layers = whole is not None and whole.process.expected <= NODE * (whole.capacity or 0)  # some on each GPU
-        if layers or (device is not None and device.verdict != "exceeds"):
-            yield self._assumption(job, STATES[0])
-
-    def _frozen(self, job: Job) -> Iterator[Assumption]:
-        """The parts that are trained, if something is frozen and the text does not say what: layers below the first
-        trained one keep nothing for backward. Adapters say themselves what is trained."""
-        known = self.weak.get("train.frozen")
-        if known is not None and known.standing is Standing.unknown and job.train.peft.method in (None, "none"):
-            yield self._assumption(job, "train.frozen")
-
-    def _resembling(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:
-        """The family that a model of the program only resembles, unless its states alone are too much: what its own
-        layers keep for backward is not known."""
-        if ARCHITECTURE in self.weak and found.capacity is not None:
-            least = {name: value for name, value in SMALLEST.items() if _above(job, name, value)}
-            small = self._need(job, least)
-            if small is None or small[0] <= found.capacity:
-                yield self._assumption(job, ARCHITECTURE)
-
-    def _may_be_adapted(self, job: Job) -> bool:
-        """Whether the model may be trained through an adapter: then nothing of its own has gradients."""
-        adapted = self.weak.get("train.peft.method")
-        return adapted is not None and adapted.standing is Standing.unknown and job.train.peft.method in (None, "none")
-
-    def _implausible(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:
-        """The field that makes a need larger than any GPU, where a small batch or length would fit: it is probably not
-        what a GPU gets at a time."""
-        largest = self.estimator.largest_gpu
-        if found.requested.expected <= largest:  # of tensors alone, which takes no replay
-            return
-        smaller = {name: least for name, least in SMALLEST.items() if _above(job, name, least)}
-        small = self._need(job, smaller) if smaller else None
-        if small is None or small[1] > (found.capacity or largest):
-            return
-        need = {name: one for name in smaller if (one := self._need(job, {name: smaller[name]})) is not None}
-        cause = min(need, key=lambda name: need[name][0], default=None)
-        alone = self._device_of(job, {cause: smaller[cause]}) if cause is not None else None
-        if cause is not None and alone is not None:
-            least = gib(alone.process.expected)
-            why = f"no GPU has the memory for it, and with {smaller[cause]} it would be {least}"
-            yield self._assumption(job, cause, why)
-
-    def _need(self, job: Job, values: Changes) -> tuple[int, int] | None:
-        """(expected, high) bytes of a process with these values: their bound, which takes no replay, where there is
-        one."""
-        changed = possible(job, values)
-        bound = self.estimator.device_bound(changed) if changed is not None else None
-        if bound is not None:
-            return bound
-        device = self._device_of(job, values)
-        return (device.process.expected, device.process.high) if device is not None else None
-
-    def _device_of(self, job: Job, values: Changes) -> DeviceEstimate | None:
-        changed = possible(job, values)
-        return self.estimator.full(changed).device if changed is not None else None
 
 
 def _nothing(job: Job) -> tuple[int, int] | None:
@@ -471,8 +349,3 @@ def _raises(job: Job, changed: Job | None, bound: Bound) -> bool:
     """Whether a job may need more than another; True too where that is not known."""
     least, most = bound(job), bound(changed) if changed is not None else None
     return least is None or most is None or most > least
-
-
-def _above(job: Job, name: str, least: int) -> bool:
-    value = job.get(name)
-    return isinstance(value, int) and value > least

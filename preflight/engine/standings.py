@@ -113,9 +113,10 @@ def standings(study: Study, box: Box, accepted: Accepted, tracing: Tracing) -> d
         elif _by_default(bound) and gap and name not in (OF_THE_TRAINER if study.program else ()) + OF_THE_LAUNCH:
             held = Held(Standing.assumed, gap, unsaid=True)
         elif name == "model.architecture" and _only_resembles(bound, study):
-            held = Held(Standing.assumed, "it is a class of the program, and only resembles this family")
+            held = Held(Standing.assumed, "it is a class of the program, and only resembles this family", similar=True)
         elif name in IDENTITIES and "extends" in study.facts and held.standing is Standing.read:
-            held = Held(Standing.assumed, f"it is {study.facts['extends'].value}, and may keep more or less")
+            extends = f"it is {study.facts['extends'].value}, and may keep more or less"
+            held = Held(Standing.assumed, extends, similar=True)
         elif name in (FIELD, LEAST) and (why := says_only_a_name(bound)) is not None:
             held = Held(Standing.assumed, why)
         elif _lies_in_the_tree(name, bound, held, accepted):

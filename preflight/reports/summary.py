@@ -12,7 +12,7 @@ from preflight.vocabulary.estimates import DeviceEstimate, HostEstimate
 from preflight.vocabulary.findings import Safety, Severity
 from preflight.vocabulary.outcome import GPU, Outcome, Report, StudyResult
 from preflight.vocabulary.values import Cause
-from preflight.vocabulary.words import assumed, doubt, fits_if, gib, plural, smallest_gpu
+from preflight.vocabulary.words import assumed, doubt_of, fits_if, gib, plural, smallest_gpu
 
 DRY_RUN = "a run of the program without a GPU tells what it needs:"
 _ORDER = ("fits", "fits-if", "unknown", "at-risk", "exceeds")
@@ -168,7 +168,7 @@ def assumptions(outcome: Outcome) -> tuple[list[str], list[str]]:
             if any(one.study == index and one.rule == "gpu-memory-exceeded" for one in report.findings):
                 continue
             said = found.device.assumptions
-            doubtful.append(f"the need of {name} {doubt(said)}: {assumed(said)}")
+            doubtful.append(f"the need of {name} {doubt_of(said).value}: {assumed(said)}")
         if found.verdict != "fits-if" and found.host is not None and found.host.verdict == "fits-if":
             fitting.append(f"the host memory of {name} {fits_if(found.host.assumptions)}")
     return doubtful, fitting

@@ -48,22 +48,37 @@ class Held(Struct, frozen=True):
     """How the value of a field is known. `why` it is not known better, for the user.
 
     `others`: the only other values that it may have; empty: it may have any. `unsaid`: no file states the value, and
-    what was not read may replace it with one that takes less as well.
+    what was not read may replace it with one that takes less as well. `similar`: the value says a model that the
+    program's own class is only like.
     """
 
     standing: Standing
     why: str = ""
     others: tuple[Value, ...] = ()
     unsaid: bool = False
+    similar: bool = False
+
+
+class Doubt(Enum):
+    """Why a need that is too much is doubted, as it completes "the need of 40 GiB ..."."""
+
+    implausible = "is not plausible"
+    """No GPU has as much, and with a small value it would fit."""
+    similar_model = "is that of a similar model"
+    """The program's own class only resembles the family that was estimated."""
+    longest_samples = "is that of the longest samples"
+    """Samples are cut at a length, and nobody read how long they are."""
 
 
 class Assumption(Struct, frozen=True):
     """A Job field whose value is not known well, with the value that the estimate has and the reason.
 
-    `why` is for the user and completes "train.batch_size = 8: ...".
+    `why` is for the user and completes "train.batch_size = 8: ...". `doubt`: what the field makes of a need that is too
+    much.
     """
 
     field: str
     value: object
     standing: Standing
     why: str
+    doubt: Doubt | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from preflight.vocabulary.standing import Doubt
 from preflight.vocabulary.values import Range, Value, brief
 
 if TYPE_CHECKING:
@@ -111,14 +112,9 @@ def fits_if(assumptions: Sequence[Assumption], most: int = SHOWN) -> str:
     return f"fits if {assumed(assumptions, most, 'allows it')}"
 
 
-def doubt(assumptions: Sequence[Assumption]) -> str:
-    """What is doubted of a need that is too much: the value of a field, or the model that stands for the program's."""
-    return "is that of a similar model" if resembles(assumptions) else "is not plausible"
-
-
-def resembles(assumptions: Sequence[Assumption]) -> bool:
-    """Whether an estimate is that of a family that the program's own model only resembles."""
-    return any(one.field == "model.architecture" for one in assumptions)
+def doubt_of(assumptions: Sequence[Assumption]) -> Doubt:
+    """What is doubted of a need that is too much."""
+    return next((one.doubt for one in assumptions if one.doubt is not None), Doubt.implausible)
 
 
 def assumed(assumptions: Sequence[Assumption], most: int = SHOWN, unknown: str = "not known") -> str:

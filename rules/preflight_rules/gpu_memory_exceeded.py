@@ -34,6 +34,10 @@ class GpuMemoryExceeded(Rule):
     field. The need of a model that the program builds itself, and that is estimated as the family it resembles, is a
     warning as well, and only where its whole interval is above the GPU.
 
+    So is a need of samples that are cut at a length and padded to the longest of their batch, if the job would fit with
+    an eighth of that length, or with 512 tokens. Nobody read how long the samples are. A length of 4,096 is often the
+    context of the model, and longer than every sample.
+
     The first fix is a smaller micro-batch with more accumulation steps, so that their product stays the same. It is
     safe if the run stays the same. It is unsafe, and the finding says why, if the model has batch normalisation, the
     model is unknown, the loss is contrastive, the batch size is swept, a hand-written loop averages the loss over

@@ -17,7 +17,8 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct, field
 
 from preflight.engine.ask import checked, placed
-from preflight.engine.certainty import SMALLEST, Certainty
+from preflight.engine.certainty import Certainty
+from preflight.engine.doubts import SMALLEST
 from preflight.engine.estimator import Estimator
 from preflight.engine.job_by_hand import dotted
 from preflight.engine.score.columns import EMPTY, Row, of_error, of_estimates, standing_of

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from preflight.api import (
     Case,
     Confidence,
     DeviceEstimate,
+    Doubt,
     Finding,
     Job,
     Origin,
@@ -16,12 +19,11 @@ from preflight.api import (
     assumed,
     batch_text,
     describe,
-    doubt,
+    doubt_of,
     gib,
     gpu_name,
     model_name,
     related_of,
-    resembles,
     steady_states,
     sum_of,
     with_fields,
@@ -157,16 +159,31 @@ def gpu_finding(rule: Rule, case: Case, device: DeviceEstimate, proposals: tuple
 
 
 def is_doubted(device: DeviceEstimate) -> bool:
-    """Whether a need is too much with a value that is doubted: one that makes it larger than any GPU, or a model that
-    stands for the program's own."""
+    """Whether a need is too much with a value that is doubted (`Doubt`)."""
     return device.verdict == "at-risk" and bool(device.assumptions)
 
 
 def doubted(rule: Rule, case: Case, device: DeviceEstimate) -> Finding:
-    """A need that is doubted, with the field that causes it. No fix is proposed, because the value is not certain."""
+    """A need that is doubted, with the field that causes it. A fix is proposed only where the value is certain."""
     fields = tuple(one.field for one in device.assumptions)
-    need = f"the need of {gib(device.process.expected)} {doubt(device.assumptions)}"
-    if resembles(device.assumptions):
+    doubt = doubt_of(device.assumptions)
+    if doubt is Doubt.longest_samples:
+        found = gpu_finding(rule, case, device, proposals_of(case, device), "may not fit")
+        longest = f"{fields[0].split('.')[-1]} {case.job.get(fields[0])}: {device.assumptions[0].why}"
+        stated = f"state the tokens of the longest sample: --set {fields[0]}=TOKENS"
+        headline = (
+            f"the job may not fit {gpu_name(case)} if a sample reaches {case.job.get(fields[0])} tokens: "
+            f"{in_brief(case.job)}"
+        )
+        return replace(
+            found,
+            severity=Severity.warning,
+            headline=headline,
+            notes=(longest, *found.notes),
+            help=(stated, *found.help),
+        )
+    need = f"the need of {gib(device.process.expected)} {doubt.value}"
+    if doubt is Doubt.similar_model:
         label, advice = "an own class", "a dry run of the program tells its own need: preflight dry-run -- COMMAND"
     else:
         label = "is this what one GPU gets at a time?"
