@@ -65,7 +65,7 @@ MODEL = ("model.name", "model.path", "model.target", "model.architecture")
 TYPES = ("train.precision", "train.weights_dtype")
 """Fields that decide how many bytes a weight has."""
 
-ARCHITECTURE = "model.architecture"
+ARCHITECTURE, OPTIMIZER = "model.architecture", "train.optimizer"
 GPU, GPUS = "machine.gpu", "parallel.gpus_per_node"
 GIVEN_GPU = ("machine.gpu", "machine.gpu_memory", "machine.context")
 GIVEN_NODE = ("machine.memory_limit", "machine.node_memory", "machine.swap", "machine.shm")
@@ -176,11 +176,14 @@ class Certainty(Struct, dict=True):
             return replace(found, verdict="unknown", assumptions=other, find_largest_batch=lambda: None)
         if found.lower_bound:
             # what is frozen has no gradients and no states
-            small = any(self._frozen(job)) or self._may_be_adapted(job)
+            untrained = self._may_train_nothing(job)
+            small = untrained or any(self._frozen(job)) or self._may_be_adapted(job)
             least = (self._device_of(job, {"train.frozen": [ALL]}) if small else None) or found
             if small and found.verdict != "exceeds":
                 return replace(least, verdict="unknown")
             doubts = tuple(self._doubts_of_bound(job)) if found.verdict == "exceeds" else ()
+            if untrained and not doubts and least.verdict != "exceeds":
+                doubts = (self._assumption(job, OPTIMIZER, f"without one it may compute no gradients: {OPEN}"),)
             if doubts:
                 return replace(least, verdict="unknown", assumptions=doubts)
             doubts = tuple(self._implausible(job, found)) if found.verdict == "exceeds" else ()
@@ -424,6 +427,11 @@ class Certainty(Struct, dict=True):
         """Whether the model may be trained through an adapter: then nothing of its own has gradients."""
         adapted = self.weak.get("train.peft.method")
         return adapted is not None and adapted.standing is Standing.unknown and job.train.peft.method in (None, "none")
+
+    def _may_train_nothing(self, job: Job) -> bool:
+        """Whether no optimizer is known: the program may only compute a loss, and keep no gradients."""
+        known = self.weak.get(OPTIMIZER)
+        return known is not None and known.standing is Standing.unknown and job.train.optimizer is None
 
     def _implausible(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:
         """The field that makes a need larger than any GPU, where a small batch or length would fit: it is probably not
