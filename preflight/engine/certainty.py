@@ -178,7 +178,9 @@ class Certainty(Struct, dict=True):
             # what is frozen has no gradients and no states
             untrained = self._may_train_nothing(job)
             small = untrained or any(self._frozen(job)) or self._may_be_adapted(job)
-            least = (self._device_of(job, {"train.frozen": [ALL]}) if small else None) or found
+            least = self._device_of(job, {"train.frozen": [ALL]}) if small else found
+            if least is None:  # nothing tells what the weights alone take
+                return replace(found, verdict="unknown")
             if small and found.verdict != "exceeds":
                 return replace(least, verdict="unknown")
             doubts = tuple(self._doubts_of_bound(job)) if found.verdict == "exceeds" else ()
