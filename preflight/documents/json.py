@@ -45,8 +45,8 @@ class _Scanner:
         self.notes: list[Note] = []
         self.count = 0
 
-    def error(self, message: str, at: int) -> DocumentError:
-        return DocumentError(message, Span(min(at, len(self.text)), min(at + 1, len(self.text))))
+    def error(self, message: str, at: int, mistake: bool = True) -> DocumentError:
+        return DocumentError(message, Span(min(at, len(self.text)), min(at + 1, len(self.text))), mistake)
 
     def space(self, at: int) -> int:
         match = _SPACE.match(self.text, at)
@@ -56,9 +56,9 @@ class _Scanner:
     def value(self, at: int, depth: int) -> TreeNode:
         self.count += 1
         if depth > TREE_DEPTH:
-            raise self.error(f"it is nested more than {TREE_DEPTH} levels deep", at)
+            raise self.error(f"it is nested more than {TREE_DEPTH} levels deep", at, mistake=False)
         if self.count > TREE_NODES:
-            raise self.error(f"it holds more than {TREE_NODES:,} values", at)
+            raise self.error(f"it holds more than {TREE_NODES:,} values", at, mistake=False)
         char = self.text[at : at + 1]
         if char == "{":
             return self.collection(at, depth, "map", "}")

@@ -139,9 +139,9 @@ class _Composer:
         place = _place(event)
         self.count += 1
         if depth > TREE_DEPTH:
-            raise DocumentError(f"it is nested more than {TREE_DEPTH} levels deep", place)
+            raise DocumentError(f"it is nested more than {TREE_DEPTH} levels deep", place, mistake=False)
         if self.count > TREE_NODES:
-            raise DocumentError(f"it holds more than {TREE_NODES:,} values", place)
+            raise DocumentError(f"it holds more than {TREE_NODES:,} values", place, mistake=False)
         assert isinstance(event, yaml.NodeEvent)
         if isinstance(event, yaml.AliasEvent):
             return TreeItem(self.aliased(str(event.anchor), depth, place), alias=place)
@@ -162,7 +162,7 @@ class _Composer:
         if node is None:
             raise DocumentError(f"the alias *{name} is inside the value that it repeats", place)
         if depth + node.height > TREE_DEPTH:
-            raise DocumentError(f"it is nested more than {TREE_DEPTH} levels deep", place)
+            raise DocumentError(f"it is nested more than {TREE_DEPTH} levels deep", place, mistake=False)
         mark_shared(node)
         return node
 
@@ -225,7 +225,7 @@ class _Composer:
             node.height = max(node.height, item.value.height + 1)
             if node.size > EXPANDED_NODES:
                 place = item.alias or item.value.span
-                raise DocumentError(f"its aliases expand to more than {EXPANDED_NODES:,} values", place)
+                raise DocumentError(f"its aliases expand to more than {EXPANDED_NODES:,} values", place, mistake=False)
         return event
 
     def check_key(self, key: TreeNode, seen: dict[str, TreeNode]) -> None:

@@ -152,11 +152,16 @@ class Certainty(Struct, dict=True):
             return replace(found, verdict="unknown", assumptions=other, find_largest_batch=lambda: None)
         if found.lower_bound:
             # what is frozen has no gradients and no states
-            small = any(self._doubts.frozen(job)) or self._doubts.may_be_adapted(job)
-            least = (self._doubts.device_of(job, {"train.frozen": [ALL]}) if small else None) or found
+            untrained = self._doubts.may_train_nothing(job)
+            small = untrained or any(self._doubts.frozen(job)) or self._doubts.may_be_adapted(job)
+            least = self._doubts.device_of(job, {"train.frozen": [ALL]}) if small else found
+            if least is None:  # nothing tells what the weights alone take
+                return replace(found, verdict="unknown")
             if small and found.verdict != "exceeds":
                 return replace(least, verdict="unknown")
             doubts = tuple(self._doubts.of_bound(job)) if found.verdict == "exceeds" else ()
+            if untrained and not doubts and least.verdict != "exceeds":
+                doubts = (self._doubts.no_optimizer(job),)
             if doubts:
                 return replace(least, verdict="unknown", assumptions=doubts)
             doubts = tuple(self._doubts.implausible(job, found)) if found.verdict == "exceeds" else ()

@@ -29,7 +29,7 @@ MODEL = ("model.name", "model.path", "model.target", "model.architecture")
 TYPES = ("train.precision", "train.weights_dtype")
 """Fields that decide how many bytes a weight has."""
 
-GPUS = "parallel.gpus_per_node"
+GPUS, OPTIMIZER = "parallel.gpus_per_node", "train.optimizer"
 
 SMALLEST: Mapping[str, int] = {
     "train.batch_size": 1, "train.seq_len": 128, "train.target_len": 128, "train.text_len": 128,
@@ -125,6 +125,15 @@ class Doubts(Struct, dict=True):
         """Whether the model may be trained through an adapter: then nothing of its own has gradients."""
         adapted = self.weak.get("train.peft.method")
         return adapted is not None and adapted.standing is Standing.unknown and job.train.peft.method in (None, "none")
+
+    def may_train_nothing(self, job: Job) -> bool:
+        """Whether no optimizer is known: the program may only compute a loss, and keep no gradients."""
+        known = self.weak.get(OPTIMIZER)
+        return known is not None and known.standing is Standing.unknown and job.train.optimizer is None
+
+    def no_optimizer(self, job: Job) -> Assumption:
+        """The optimizer, of a job that may have none."""
+        return self.assumption(job, OPTIMIZER, f"without one it may compute no gradients: {OPEN}")
 
     def implausible(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:
         """The field that makes a need larger than any GPU, where a small batch or length would fit: it is probably not

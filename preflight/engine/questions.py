@@ -21,9 +21,12 @@ MOST = 5
 """Questions that a report asks. More are not read."""
 _MODEL = "model.name"
 
-_WORDS: Mapping[str, str] = {
+WORDS: Mapping[str, str] = {
     GPU: "Which GPU do the jobs run on?",
     _MODEL: "Which model is trained? (the name of a model that preflight knows)",
+    "model.architecture": "Which architecture does the model have?",
+    "model.parameters": "How many parameters does the model have?",
+    "model.least_parameters": "How many parameters does the model have at least?",
     "train.batch_size": "How many samples does one GPU get at a time?",
     "train.sequences_per_sample": "How many sequences or images go through the model for each sample of a batch?",
     "train.seq_len": "How many tokens does the longest training sample have?",
@@ -34,6 +37,10 @@ _WORDS: Mapping[str, str] = {
     "train.weights_dtype": "In which type are the weights loaded?",
     "model.load": "How are the weights loaded onto the host?",
     "train.optimizer": "Which optimizer is used?",
+    "train.peft.method": "Which adapter is trained (lora or another), or none?",
+    "train.quantization.type": "To what are the weights quantised, if at all?",
+    "train.frozen": "Which parts of the model are frozen?",
+    "train.attention": "Which implementation of attention is used?",
     "train.grad_accum": "Over how many batches are gradients accumulated?",
     "train.gradient_checkpointing": "Is gradient checkpointing on?",
     "train.reentrant": "Is gradient checkpointing reentrant (use_reentrant)?",
@@ -47,6 +54,9 @@ _WORDS: Mapping[str, str] = {
     "parallel.nodes": "On how many nodes does the job run?",
     "parallel.gpus_per_node": "How many GPUs of a node does the job use?",
     "parallel.ranks_per_node": "How many processes does the job start on a node?",
+    "parallel.trials_per_gpu": "How many training runs share one GPU at a time?",
+    "parallel.tensor": "Over how many GPUs is each layer split (tensor parallelism)?",
+    "parallel.pipeline": "Over how many GPUs are the layers spread (pipeline parallelism)?",
 }
 _RELEASE = 'or state the release, as in set.software.transformers = "4.57.0"'
 _HINTS: Mapping[str, str] = {
@@ -128,7 +138,7 @@ def _question(name: str, asked: _Open, results: list[StudyResult]) -> Question:
     hint = _HINTS.get(name, "")
     if name == GPU and (need := _largest_need(results)):
         hint = f"{need}; {hint}"
-    words = _WORDS.get(name, f"What is {name}?")
+    words = WORDS.get(name, f"What is {name}?")
     return Question(name, words, kind, asked.studies, max(replaced, 0), assumed, choices, hint)
 
 

@@ -18,11 +18,11 @@ from preflight.program.library_parts import rebuilt_part
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, reachable, trained
-from preflight.python.objects import CallRecord, ClassValue, FunctionValue, Instance, has_unknown, is_expr
+from preflight.python.objects import CallRecord, ClassValue, External, FunctionValue, Instance, has_unknown, is_expr
 from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Fact, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Unknown, unknown
 
 _HUB = ("transformers", "diffusers", "unsloth", "peft", "optimum", "trl")
 _COPIES = {
@@ -272,6 +272,9 @@ def _hub_model(record: CallRecord, records: Sequence[CallRecord], project: Proje
     if record.method != "from_pretrained":
         return [*found, *configuration(record.object("config", 0), records)]
     identity = record.argument("pretrained_model_name_or_path", 0) or record.argument("model_name")
+    given = record.object("pretrained_model_name_or_path", 0) or record.object("model_name")
+    if isinstance(given, External):  # its name says what it is called, and not what it is
+        identity = unknown(f"{given.name} is in code that was not read", record.origin, Cause.out_of_project)
     if identity is not None:
         value = constant(identity)
         local = isinstance(value, str) and project.exists(f"{value.rstrip('/')}/config.json")

@@ -266,7 +266,7 @@ def to_expr(value: Abstract, _depth: int = 0) -> Expr:
     if isinstance(value, Instance):
         return unknown(f"it is an object made by {value.made_by}()", value.origin)
     if isinstance(value, Attribute):
-        return unknown(f".{value.name} is only known when the program runs", value.origin, Cause.run_time)
+        return unknown(f"the attribute .{value.name} is only known when the program runs", value.origin, Cause.run_time)
     return unknown("it is a function, class or module")
 
 

@@ -75,7 +75,7 @@ class FitsOnlyIf(Rule):
         names = [one.field for one in missing]
         lengths = [name for name in names if name in LENGTHS]
         if len(missing) == 1 and not {*names} & {BATCH, *LENGTHS}:
-            yield from _named(case, missing[0].what, names[0], missing[0].points)
+            yield from _named(case, missing[0].what, missing, missing[0].points)
         elif len(lengths) == 1 and {*names} <= {BATCH, *lengths}:
             yield from _length(case, lengths[0])
         elif names == [BATCH]:
@@ -143,16 +143,17 @@ def _several(case: Case, missing: Sequence[Piece]) -> Iterator[Finding]:
         for end in ends
     ]
     *first, last = (piece.what for piece in missing)
-    yield from _named(case, f"{', '.join(first)} and {last}", missing[0].field, points, several=True)
+    yield from _named(case, f"{', '.join(first)} and {last}", missing, points)
 
 
-def _named(case: Case, what: str, field: str, points: Sequence[Point], several: bool = False) -> Iterator[Finding]:
+def _named(case: Case, what: str, missing: Sequence[Piece], points: Sequence[Point]) -> Iterator[Finding]:
     """The need at each of a few values that the files do not choose from."""
+    field = missing[0].field
     found = [(device, name) for values, name in points if (device := _device(case, values)) is not None]
     if len(found) != len(points):
         return
     text = ", ".join(f"{gib(device.process.expected)} {name}" for device, name in found)
-    text = f"{what} {'are' if several else 'is'} unknown: it needs {text}"
+    text = f"{what} {'are' if len(missing) > 1 else 'is'} unknown: it needs {text}"
     if any(device.capacity is None for device, _ in found):
         yield _info(case, field, f"{text} ({describe(case.job)})")
         return
@@ -162,10 +163,11 @@ def _named(case: Case, what: str, field: str, points: Sequence[Point], several: 
     if len(exceeding) == len(found):
         least = min((device for device, _ in found), key=lambda device: device.process.expected)
         text = f"{text}, and none of these fits {gpu_name(case)} ({describe(case.job)})"
-        smaller = {name: 1 for name in points[0][0] if name == BATCH or name in LENGTHS}
+        smaller: dict[str, object] = {name: 1 for name in points[0][0] if name == BATCH or name in LENGTHS}
+        smaller |= {name: value for piece in missing for name, value in piece.least.items()}
         device = _device(case, {**points[0][0], **smaller}) if smaller else least
-        if device is None or device.process.verdict(device.capacity) != "exceeds":
-            yield _info(case, field, text)  # usual values are not the least that the files allow
+        if device is None or device.verdict != "exceeds":
+            yield _info(case, field, text)  # usual values are not the least that the files allow, or not all is sure
             return
         yield _said(case, field, text, Severity.warning, Confidence.medium, estimate=least)
     elif fitting:
@@ -182,7 +184,8 @@ def _info(case: Case, field: str, message: str) -> Finding:
 def _none_fits(case: Case, field: str, message: str, least: dict[str, object]) -> Finding:
     """A finding as severe as the smallest job that the setting allows."""
     device = _device(case, least)
-    if device is None or severity_of(device.process, device.capacity) is None:
+    sure = device is not None and device.verdict in ("exceeds", "at-risk")
+    if device is None or not sure or severity_of(device.process, device.capacity) is None:
         return _info(case, field, message)
     return _said(case, field, message, estimate=device)
 
@@ -202,7 +205,7 @@ def _said(
         confidence,
         estimate=estimate,
         settings=(field,),
-        help=(f'state it in the settings: [tool.preflight.set] "{field}" = N, or with --set {field}=N',),
+        help=(f'state it in the settings: [tool.preflight.set] "{field}" = VALUE, or with --set {field}=VALUE',),
         side="device",
     )
 

@@ -419,6 +419,36 @@ def test_a_model_that_may_be_adapted_takes_at_least_its_weights(how: str, copies
     assert 0.85 * copies < least < 1.1 * copies
 
 
+LOSSES = """\
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-13b-hf", torch_dtype=torch.bfloat16).cuda()
+MADE
+for batch in DataLoader(data, batch_size=1):
+    loss = model(**batch).loss
+    loss.backward()
+    HOW
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "how", "verdict"),
+    [
+        ("", "keep(model)", "unknown"),
+        ("optimizer = torch.optim.SGD(model.parameters(), 0.1)", "optimizer.step()", "exceeds"),
+    ],
+)
+def test_a_program_without_an_optimizer_may_keep_no_gradients(
+    made: str, how: str, verdict: str, project: Write
+) -> None:
+    """26 GB of weights fit 40 GB, and 26 GB of gradients beside them do not."""
+    text = LOSSES.replace("MADE", made).replace("HOW", how)
+    device = worst(judged(project({"train.py": text}), "train.py", gpu="A100 40GB")).device
+    assert device is not None
+    assert device.verdict == verdict
+
+
 TEXT = {
     "task": "causal-lm", "model.name": "gpt2", "train.batch_size": 8, "train.seq_len": 512, "data.workers": 4,
     "data.sample_bytes": 10**6, "data.in_memory_bytes": 10**9,

@@ -72,6 +72,14 @@ def test_a_teacher_is_a_copy_and_not_what_is_trained(tmp_path: Path) -> None:
     assert (found["model.name"], found["train.copies.reference"]) == ("student", 1)
 
 
+def test_a_name_that_is_in_code_that_was_not_read_is_unknown(tmp_path: Path) -> None:
+    """`settings.LLAMA_7B` says what the constant is called."""
+    call = "transformers.AutoModelForCausalLM.from_pretrained(settings.LLAMA_7B)"
+    value = told(f"from thing import settings\n{call}", tmp_path)["model.name"]
+    assert isinstance(value, Unknown)
+    assert value.words == "thing.settings.LLAMA_7B is in code that was not read"
+
+
 def test_a_folder_with_a_configuration_is_a_path(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")

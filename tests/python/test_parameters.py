@@ -6,7 +6,7 @@ import pytest
 
 from preflight.python.hooks.configurations import HYDRA_MAIN
 from preflight.python.interpreter import Interpreter
-from preflight.vocabulary.values import Const, Expr, Ref, Unknown, evaluate
+from preflight.vocabulary.values import Cause, Const, Expr, Ref, Unknown, evaluate
 
 
 def probed(evaluator: Interpreter) -> list[Expr]:
@@ -27,7 +27,8 @@ ARGUMENTS = {
     "long flag": ('"--batch-size", type=int, default=32', "batch_size", "int", 32, ("--batch-size",)),
     "short and long": ('"-b", "--bs", type=int, default=4', "bs", "int", 4, ("-b", "--bs")),
     "short alone": ('"-b", type=int, default=4', "b", "int", 4, ("-b",)),
-    "positional": ('"model"', "model", "str", None, ()),
+    "positional, not required": ('"model", nargs="?"', "model", "str", None, ()),
+    "not required": ('"--model", required=False', "model", "str", None, ("--model",)),
     "dest": ('"--x", dest="y", default="a"', "y", "str", "a", ("--x",)),
     "no type": ('"--n", default=3', "n", "str", 3, ("--n",)),
     "store_true": ('"--fp16", action="store_true"', "fp16", "flag", False, ("--fp16",)),
@@ -47,6 +48,31 @@ def test_an_argument(name: str, run) -> None:
     evaluator = run(add(text))
     parameter = evaluator.parameters[dest]
     assert (parameter.type, evaluate(parameter.default), parameter.flags) == (kind, default, flags)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"model"', '"model", nargs="+"', '"--model", required=True', '"-m", "--model", required=True, default="gpt2"'],
+)
+def test_a_program_ends_without_a_required_argument(text: str, run) -> None:
+    value = evaluate(run(add(text)).parameters["model"].default)
+    assert isinstance(value, Unknown)
+    assert value.cause is Cause.not_set
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ("click.option('--model', required=True)", True),
+        ("click.option('--model')", False),
+        ("click.argument('model')", True),
+        ("click.argument('model', default='gpt2')", False),
+        ("click.argument('model', required=False)", False),
+    ],
+)
+def test_a_click_command_ends_without_a_required_parameter(text: str, required: bool, run) -> None:
+    evaluator = run(f"import click\n@click.command()\n@{text}\ndef main(model):\n    pass\nmain()")
+    assert isinstance(evaluate(evaluator.parameters["model"].default), Unknown) is required
 
 
 def test_a_default_keeps_its_place(run) -> None:

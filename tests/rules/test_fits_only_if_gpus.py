@@ -160,3 +160,34 @@ def test_usual_lengths_that_do_not_fit_are_no_warning_where_shorter_ones_do(
     assert "the length and how many GPUs share the job are unknown" in one.message
     assert ", and none of these fits T4 (" in one.message
     assert one.severity.value == severity
+
+
+def test_the_least_precision_decides_whether_none_fits(tmp_path: Path) -> None:
+    """In pure bf16, which is not shown, the states of GPT-2 Medium take some 3 of 5 GiB: half of those in fp32."""
+    program = PROGRAM.format(optimizer="AdamW", precision="mixed_precision=ask()").replace("gpt2", "gpt2-medium")
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 1 train.py\n")
+    reports = check([tmp_path / "run.sh"], gpu="A100 MIG 1g.5gb").reports
+    [one] = [one for report in reports for one in report.findings if one.rule == "fits-only-if"]
+    assert ", and none of these fits A100 MIG 1g.5gb (" in one.message
+    assert one.severity.value == "info"
+
+
+def test_a_program_that_was_not_read_may_use_several_gpus(tmp_path: Path) -> None:
+    """Only names of settings say what it trains, so that nothing is certain to exceed."""
+    files = {
+        "conf/config.yaml": "batch_size: 4\nmax_length: 512\noptimizer: RMSprop\ndefaults: [_self_, model: gone]\n",
+        "conf/model/xl.yaml": "name_or_path: gpt2-xl\n",
+        "train.py": "import hydra\nimport torch\nimport transformers\n\n"
+        '@hydra.main(version_base=None, config_path="conf", config_name="config")\n'
+        "def main(config):\n"
+        "    model = transformers.AutoModelForCausalLM.from_pretrained(config.model.name_or_path)\n"
+        "    torch.optim.RMSprop(model.parameters())\n\n\nmain()\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    reports = check([tmp_path], gpu="T4").reports
+    [one] = [one for report in reports for one in report.findings if one.rule == "fits-only-if"]
+    assert "on each of 8 (zero3), " in one.message
+    assert one.severity.value == "info"

@@ -100,7 +100,9 @@ def not_set(variable: Ref) -> Const:
     """The value of a variable that the script does not set."""
     if variable.name in ("@", "*"):
         return Const(ALL_ARGUMENTS, variable.origin)
-    return unknown(f"{variable.name} is not set in the script", variable.origin, Cause.not_set)
+    given = variable.name.isdigit()
+    words = "is an argument of the script, and nothing that was read gives it" if given else "is not set in the script"
+    return unknown(f"${variable.name} {words}", variable.origin, Cause.not_set)
 
 
 def given_at_start(origin: Origin) -> Word:

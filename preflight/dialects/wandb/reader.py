@@ -15,7 +15,7 @@ from preflight.documents.schema_errors import SchemaError
 from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, SweepSpace, kind_of, read_space
 from preflight.vocabulary.project import Project, without_dots
-from preflight.vocabulary.reading import Call, Fact, Link, Problem, ProblemSeverity, Reading, Setting
+from preflight.vocabulary.reading import Call, Fact, Link, Problem, ProblemSeverity, Reading, Setting, cannot_be_parsed
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Origin, Route, Span, Value
 from preflight.vocabulary.words import plural
@@ -112,6 +112,8 @@ def _unreadable(source: Source, error: DocumentError) -> Problem:
     origin = Origin(source.path, error.span, None, (), False)
     if _TEMPLATE.search(source.text):
         return Problem("invalid-config", f"this is a template, not a sweep: {error.message}", origin, "info")
+    if not error.mistake:
+        return cannot_be_parsed(source.path, error)
     return Problem("invalid-config", f"not readable as YAML: {error.message}", origin)
 
 
@@ -139,8 +141,11 @@ def _read_as_text(
 
     The client hands the text on as it stands, and W&B's server reads it again, as a number
     (wandb/apis/public/sweeps.py, `_upsert_sweep`). The client itself refuses bounds of no one number type
-    (`_validate_config_and_fill_distribution`), and with `controller: {type: local}` it computes with the text.
+    (`_validate_config_and_fill_distribution`), and with `controller: {type: local}` it computes with the text. In a
+    file of JSON they are numbers to every program that reads it as JSON, as the project's own may: nothing is said.
     """
+    if document.source.path.endswith(".json"):
+        return
     controller = top.get("controller")
     local = isinstance(controller, Mapping) and controller.get("type") == "local"
     refused = [route for route in numbers if _needs_number(document, route)]

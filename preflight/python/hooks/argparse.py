@@ -91,6 +91,9 @@ def _parameter(record: CallRecord, ev: Evaluator, flags: list[str]) -> Parameter
         long = next((flag for flag in flags if flag.startswith("--")), flags[0])
         dest = long.lstrip("-").replace("-", "_") if options else flags[0]
     kind, default = _action(record, ev)
+    given = ev.argument_value(record, "required") is True
+    if given or not (options or ev.argument_value(record, "nargs") in ("?", "*")):
+        default = never_left_out(options[0] if options else dest, record)
     if kind == "bool" and made_by(record.keywords.get("action", Const(None))) == "argparse.BooleanOptionalAction":
         options += tuple(f"--no-{flag[2:]}" for flag in options if flag.startswith("--"))
     choices = record.keywords.get("choices")
@@ -99,6 +102,11 @@ def _parameter(record: CallRecord, ev: Evaluator, flags: list[str]) -> Parameter
         v for item in items or [] if not isinstance(v := ev.value_of(to_expr(item)), Unknown)
     )
     return Parameter(dest, default, options, "argparse", kind, values, record.origin)
+
+
+def never_left_out(said: str, record: CallRecord) -> Const:
+    """The default of an argument without which the program ends: what no command line gives is not known."""
+    return unknown(f"{said} must be given, and no command line that was read gives it", record.origin, Cause.not_set)
 
 
 def _action(record: CallRecord, ev: Evaluator) -> tuple[str | None, Expr]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from preflight.python.access import class_attribute
 from preflight.python.evaluator import Evaluator, Hook
-from preflight.python.hooks.argparse import type_name
+from preflight.python.hooks.argparse import never_left_out, type_name
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -61,6 +61,9 @@ def _option(record: CallRecord, ev: Evaluator) -> Parameter | None:
         values = tuple(ev.value_of(to_expr(item)) for item in (ev.iterate(offered) or [])) if offered else ()
     if kind is None and isinstance(default, Const) and isinstance(default.value, (bool, int, float)):
         kind = type(default.value).__name__  # click takes the default's type
+    required = ev.argument_value(record, "required")
+    if required is True or (not flags and not {"default", "required", "nargs"} & {*record.kwargs}):
+        default = never_left_out(flags[0] if flags else names[0], record)
     return Parameter(name, default, flags, "click", kind or "str", values, record.origin)
 
 

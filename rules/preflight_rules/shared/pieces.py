@@ -33,6 +33,8 @@ class Piece(Struct, frozen=True):
     what: str
     fields: tuple[str, ...]
     points: Sequence[Point]
+    least: Mapping[str, object] = {}
+    """Less usual values that take less than all points."""
 
     @property
     def field(self) -> str:
@@ -80,7 +82,7 @@ def _pieces(case: Case) -> list[Piece]:
     top = positions_of(case.job)
     most = top.usable if top is not None else 2048
     lengths = [n for n in (128, 512, 2048) if n < most] + [min(most, 2048)]
-    spread = _spread(case.job)
+    spread = _spread(case)
     return [
         Piece("the batch size", (BATCH,), [({BATCH: n}, f"at batch {n}") for n in (1, 8, 32)]),
         *(
@@ -88,7 +90,7 @@ def _pieces(case: Case) -> list[Piece]:
             for name, what in LENGTHS.items()
         ),
         Piece("the size of the images", (IMAGE,), [({IMAGE: n}, f"{n} x {n}") for n in (224, 448, 896)]),
-        _one("the precision", "train.precision", {"bf16-mixed": "bf16-mixed", "fp32": "fp32"}),
+        _one("the precision", "train.precision", {"bf16-mixed": "bf16-mixed", "fp32": "fp32"}, "bf16"),
         _one(
             "gradient checkpointing",
             "train.gradient_checkpointing",
@@ -112,15 +114,18 @@ def _pieces(case: Case) -> list[Piece]:
     ]
 
 
-def _one(what: str, field: str, values: Mapping[object, str]) -> Piece:
-    return Piece(what, (field,), [({field: value}, name) for value, name in values.items()])
+def _one(what: str, field: str, values: Mapping[object, str], least: object = None) -> Piece:
+    points = [({field: value}, name) for value, name in values.items()]
+    return Piece(what, (field,), points, {} if least is None else {field: least})
 
 
-def _spread(job: Job) -> list[Point]:
+def _spread(case: Case) -> list[Point]:
     """On each of several GPUs, split among them unless something says that each holds the whole model; and on one. A
-    number of GPUs that is stated stays as it is."""
+    number of GPUs that is stated stays as it is; that a program which was not read uses one is not stated."""
+    job = case.job
     parallel = job.parallel
     stated = parallel.ranks_per_node is not None and parallel.nodes is not None
+    stated = stated and (parallel.ranks_per_node != 1 or case.origin(*_NUMBERS) is not None)
     number = parallel.ranks_per_node * parallel.nodes if stated else NODE  # type: ignore[operator]
     alone: dict[str, object] = {} if stated else dict.fromkeys(_NUMBERS, 1)
     among: dict[str, object] = {} if stated else {**dict.fromkeys(_NUMBERS, NODE), "parallel.nodes": 1}

@@ -14,6 +14,7 @@ from wandb_sweeps import HEAD, domain, only, parameter, place, project, read
 from preflight.dialects.wandb import reader as wandb
 from preflight.dialects.wandb.reader import as_yaml_11
 from preflight.frameworks.wandb_space import read_space
+from preflight.vocabulary.budgets import TREE_NODES
 from preflight.vocabulary.values import Axis, Choices, Const, Range, Unbounded, Unknown, evaluate
 
 # --- what must not be recognised -----------------------------------------------------------------------------------
@@ -174,6 +175,22 @@ def test_an_exponent_without_a_point_is_text_to_wandb(tmp_path: Path) -> None:
     assert (lr.low, lr.high, wd.values) == (1e-5, 0.1, (1e-3, 0.1, "1e-4"))
     assert [evaluate(one.expr) for one in reading.settings] == [2.5e6]
     assert len(reading.problems) == len(found), "and nothing else is wrong with it"
+
+
+def test_an_exponent_in_a_file_of_json_is_a_number(tmp_path: Path) -> None:
+    """Programs hand such a file to `wandb.sweep` as `json.load` reads it."""
+    sweep = '{"method": "grid", "program": "train.py", "parameters": {"lr": {"values": [1e-5, 1e-4]}}}'
+    found = project(tmp_path, {"sweep.json": sweep, "sweep.yaml": sweep, "train.py": "import torch\n"})
+    read_as = {name: wandb.read(found.source(name), None, found) for name in ("sweep.json", "sweep.yaml")}
+    lr = [domain(one, "lr") for one in read_as.values()]
+    assert [one.values for one in lr if isinstance(one, Choices)] == [(1e-5, 1e-4)] * 2
+    assert [[one.severity for one in reading.problems] for reading in read_as.values()] == [[], ["info"]]
+
+
+def test_a_sweep_over_a_budget_is_no_error_of_its_author(tmp_path: Path) -> None:
+    text = HEAD + "  n: {values: [" + "1, " * TREE_NODES + "1]}\n"
+    assert [one.severity for one in read(tmp_path, text)[0].problems] == ["info"]
+    assert [one.severity for one in read(tmp_path, HEAD + "  n: {values: [1}\n")[0].problems] == ["error"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from typing import Any
 from preflight.memory.device.families import Family
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
+from preflight.vocabulary.notation import NEWEST
+from preflight.vocabulary.notation import release as numbers
 
 FLASH_FROM = (8, 0)
 """Compute capability from which PyTorch has flash attention (sdp_utils.cpp, check_flash_attention_hardware_support)."""
@@ -28,6 +30,16 @@ _SDPA_SINCE = {
 SDPA_SINCE = {name: release for release, names in _SDPA_SINCE.items() for name in names.split()}
 """Release of transformers whose model of this type first ran scaled_dot_product_attention where nothing was said
 (`_supports_sdpa = True` in its modeling file; read off the releases 4.36 to 4.49)."""
+
+
+SDPA_TORCH = (2, 0)
+"""Release of PyTorch that has scaled_dot_product_attention; transformers runs it from 2.1 on (`is_torch_sdpa_available`
+asks for 2.1.1)."""
+
+
+def torch_before(job: Job, since: tuple[int, ...]) -> bool:
+    """Whether a release of PyTorch is stated that is older."""
+    return (numbers(job.software.get("torch")) or NEWEST) < since
 
 
 _WINDOWED = {"mistral": 4096, "mixtral": None, "phi3": None, "starcoder2": None}
@@ -54,7 +66,8 @@ def attention(
     mask = (family is None or family.padded) and train.sequences not in ("exact", "packed")
     mask = mask or (reach is not None and (train.seq_len or 0) >= reach)
     since = SDPA_SINCE.get(family.model_type) if family is not None else None
-    if "attention" not in train.model_fields_set and release and since and release < since:
+    older = (release and since and release < since) or torch_before(job, (2, 1))
+    if "attention" not in train.model_fields_set and own is None and older:
         asked = "eager"
     if asked == "flash":
         return "sdpa", False  # padding is taken out before the kernel (flash_attn_varlen)

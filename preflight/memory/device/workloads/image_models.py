@@ -12,13 +12,17 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from preflight.memory.device.law.attention import SDPA_TORCH, torch_before
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.store import image_path
 from preflight.memory.device.law.workload import Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads.own_step import begin, without_mask
 from preflight.vocabulary.job import Job
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.notation import NEWEST, release
+from preflight.vocabulary.values import Cause, Unknown
 
+FUSED_SINCE = (0, 9)
+"""Release of timm whose models run scaled_dot_product_attention (`fused_attn` in timm/models/vision_transformer.py)."""
 SIZES = Path(__file__).with_name("image_sizes.json")
 _HUB = r"(?:https://)?(?:huggingface\.co/|hf\.co/)?(?:hf[-_]hub:)?timm/"
 _SPELLINGS = {
@@ -48,6 +52,14 @@ images of any side."""
 _SIDE = "train.image_size"
 
 
+def _older(target: str, job: Job) -> str | None:
+    """The stated release that has no scaled_dot_product_attention, or does not run it."""
+    if torch_before(job, SDPA_TORCH):
+        return f"torch {job.software['torch']}"
+    timm = job.software.get("timm")
+    return f"timm {timm}" if target.startswith("timm:") and (release(timm) or NEWEST) < FUSED_SINCE else None
+
+
 class ImageModel(Workload, frozen=True):
     """An image classifier. Its law is a function of the batch, at one image size."""
 
@@ -70,7 +82,11 @@ class ImageModel(Workload, frozen=True):
         image = train.image_size or int(asked.config.get("image_size", usual_size(target)))
         kwargs = {k: v for k, v in (asked.job.model.kwargs or {}).items() if k not in VALUES_ONLY}
         # Shipped laws are of scaled_dot_product_attention.
-        written_out = train.attention in ("eager", "math") and not _WITHOUT_ATTENTION.fullmatch(target)
+        attends = not _WITHOUT_ATTENTION.fullmatch(target)
+        written_out = attends and train.attention in ("eager", "math")
+        if attends and not written_out and (older := _older(target, asked.job)) is not None:
+            words = f"{older} computes attention step by step, and keeps more than the law of {target} has"
+            return Unknown(words, Cause.not_modelled)
         attention = "math" if written_out else "sdpa"
         setup = replace(without_mask(setup), attention=attention, channels_last=bool(train.channels_last))
         lengths = {"b": train.batch_size or 1, "i": image}

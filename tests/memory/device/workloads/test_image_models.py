@@ -97,3 +97,20 @@ def test_written_out_attention_is_no_fused_one() -> None:
     assert "math" in written.words
     sides = [estimate(model__target="timm:resnet50", train__attention=kind) for kind in ("eager", "sdpa")]
     assert sides[0].process == sides[1].process
+
+
+@pytest.mark.parametrize(
+    ("target", "software", "known"),
+    [
+        ("timm:vit_base_patch16_224", {"timm": "0.3.2"}, False),
+        ("timm:vit_base_patch16_224", {"torch": "1.13.1", "timm": "1.0.9"}, False),
+        ("torchvision:vit_b_16", {"torch": "1.13.1"}, False),
+        ("timm:vit_base_patch16_224", {"torch": "2.4.0", "timm": "1.0.9"}, True),
+        ("timm:vit_base_patch16_224", {}, True),
+        ("timm:resnet50", {"torch": "1.7.0", "timm": "0.3.2"}, True),
+    ],
+)
+def test_a_release_that_writes_attention_out_has_no_law(target: str, software: dict[str, str], known: bool) -> None:
+    """The scores of every layer are kept then, a third more than the rest of DeiT-B's activations."""
+    found = resolve(job(model__target=target, **{f"software.{name}": version for name, version in software.items()}))
+    assert isinstance(found, Resolved) is known, found
