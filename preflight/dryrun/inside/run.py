@@ -13,11 +13,13 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from multiprocessing import util
 from typing import Any
 
 from . import endings, places, safety, settings
+from .patches import wrap
 
 torch: Any = None
 
@@ -38,6 +40,8 @@ class DryRun:
         self.guard: Any = None
         self.guesses: Any = None
         self.learnt: Any = None
+        self.handled: Exception | None = None
+        """The last error that the program printed or logged with its lines."""
         self._exit = os._exit
 
     def refuse(self, reason: str) -> None:
@@ -104,8 +108,23 @@ class DryRun:
         self._leave(1)
 
     def ended(self) -> None:
-        if self.channel.owned:
+        if not self.channel.owned:
+            return
+        error = self.handled if self.loops is not None and not self.loops.trained else None
+        if error is None:
             self.report("ended", "the program ended")
+            return
+        words = endings.words(error, error.__traceback__, self.guard.wanted)
+        self.learnt = self.guesses.learnt(error, error.__traceback__)
+        self.report(
+            "failed", f"{words} (the program handled this error, and ended)", places.of_error(error.__traceback__)
+        )
+
+    def shown(self, real: Any, one: Any, kind: Any, error: Any, trace: Any, **kwargs: Any) -> None:
+        """An error is printed or logged: the program has handled it."""
+        if kwargs.get("_seen") is None and isinstance(error, Exception) and trace is not None:
+            self.handled = error
+        real(one, kind, error, trace, **kwargs)
 
 
 def _own_modules() -> dict[str, str]:
@@ -210,6 +229,7 @@ def main(path: str) -> None:
     _secure(run)
     begin = _start(run.settings)
     sys.excepthook = run.failed
+    wrap(traceback.TracebackException, "__init__", run.shown)
     os._exit = run.exited  # type: ignore[assignment]
     signal.signal(signal.SIGTERM, run.stopped)
     atexit.register(run.ended)

@@ -211,11 +211,11 @@ class _MadeUp:
         wrap(cls, "__iter__", rows)
         wrap(cls, "__getitems__", several)
 
-        def selected(real: Any, data: Any, numbers: Any, *args: Any, **kwargs: Any) -> Any:
+        def selected(real: Any, data: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
             """Rows by number: a made-up data set has as many as are asked for."""
             if _is_made(data):
-                numbers = [int(number) % len(data) for number in islice(numbers, MOST_ROWS)]
-            return _kept(real, data, numbers, *args, **kwargs)
+                indices = [int(number) % len(data) for number in islice(indices, MOST_ROWS)]
+            return _kept(real, data, indices, *args, **kwargs)
 
         wrap(cls, "select", selected)
         for name in ("shuffle", "with_format", "add_column", "sort", "skip", "take", "rename_columns"):

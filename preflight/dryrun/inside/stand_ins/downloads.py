@@ -150,7 +150,7 @@ class Downloads:
                 name = str(file)
                 if mode == "rb" and name.endswith(".bin") and asked_by_program() and not may_be_missing():
                     return self._shard(name)
-                if not name.endswith(".txt") or mode not in ("r", "rt") or not asked_by_program() or may_be_missing():
+                if not _is_text(name) or mode not in ("r", "rt") or not asked_by_program() or may_be_missing():
                     raise
             self._tape.data_made_up = True
             known = _known(name)
@@ -228,14 +228,35 @@ class Downloads:
         wrap(module, "fromfile", fromfile)
 
 
+_NO_TEXT = re.compile(
+    r"(\.(py|sh|ya?ml|toml|ini|cfg|conf|env|lock|pid|json|jsonl|xml|html?|md|log|csv|tsv|key|token|secret|bin|gin)"
+    r"|config|settings|credentials)$",
+    re.IGNORECASE,
+)
+"""Files that have another stand-in, or none: settings, code, logs, secrets."""
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file that is opened as text may hold lines of data."""
+    base = os.path.basename(name)
+    return bool(base) and not base.startswith(".") and not name.startswith(_OF_SYSTEM) and not _NO_TEXT.search(base)
+
+
+_OF_SYSTEM = ("/proc/", "/sys/", "/etc/", "/dev/", "/run/", "/usr/")
 _REPEATED = 64
 _SEPARATORS = ("\t", "|", "||", "|||", " ||| ", ";")
+_COMMON = (
+    "a the in on of and is to with at it two man woman dog boy girl child people white black red blue "
+    "green young playing running standing sitting water down up out one three small large little her his "
+    "front near by next through over looking for from an are"
+)
+"""Words that vocabularies of English have."""
 _LETTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
 
 
 def _text() -> bytes:
-    lines = ["".join(_LETTERS[:-1])]
-    lines += [" ".join(_LETTERS[(i + j) % 52] * (1 + j % 7) for j in range(12)) for i in range(52)]
+    lines, words = ["".join(_LETTERS[:-1])], _COMMON.split()
+    lines += [" ".join(words[(7 * i + j) % len(words)] for j in range(12)) for i in range(52)]
     block = "\n".join(lines) + "\n"
     return (block * (TEXT // len(block) + 1))[:TEXT].encode()
 
@@ -281,6 +302,11 @@ _ATTRIBUTES = (
 )
 """The columns of CelebA's list_attr_celeba.txt."""
 _FACES = 4096
+_CAPTIONS = re.compile(
+    r"flickr_?(8|30)k[\w.]*?((?P<words>\.token\.txt)|(train|dev|val|test)Images\.txt)$", re.IGNORECASE
+)
+_CAPTION = "a young girl in a red dress standing in front of the water"
+"""Texts of Flickr8k and Flickr30k: five captions of each picture, and the names of the pictures of a part."""
 _VECTORS = re.compile(r"glove|word2vec|fasttext|\.vec(\.|$)", re.IGNORECASE)
 _DIMENSIONS = re.compile(r"(\d+)d\b")
 VECTORS, VECTOR = 4096, 300
@@ -293,6 +319,10 @@ def _known(name: str) -> str | None:
         size = int(found[1]) if (found := _DIMENSIONS.search(name)) else VECTOR
         numbers = " ".join(["0.1"] * size)
         return "".join(f"w{i} {numbers}\n" for i in range(VECTORS))
+    if (found := _CAPTIONS.search(name)) is not None:
+        pictures = [f"{i:06}.jpg" for i in range(_FACES)]
+        of_each = [f"{one}#{i}\t{_CAPTION}" for one in pictures for i in range(5)]
+        return "\n".join(of_each if found["words"] else pictures) + "\n"
     if os.path.basename(name) != "list_attr_celeba.txt":
         return None
     rows = [f"{i:06}.jpg {' '.join('1' if (i + j) % 3 else '-1' for j in range(40))}" for i in range(1, _FACES + 1)]
