@@ -64,6 +64,12 @@ try:
 except KeyError:
     traceback.print_exc()
 """
+IN_THREAD = """\
+import threading
+one = threading.Thread(target=lambda: {}["size"])
+one.start()
+one.join()
+"""
 
 
 def ran(folder: Path, program: str) -> Ran:
@@ -92,10 +98,11 @@ def test_folders_that_are_written_into_are_made_and_said(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_an_error_that_the_program_handles_before_its_end_is_named(tmp_path: Path) -> None:
-    found = ran(tmp_path, STEP + ENDS)
+@pytest.mark.parametrize("program", [ENDS, IN_THREAD])
+def test_an_error_that_the_program_handles_before_its_end_is_named(tmp_path: Path, program: str) -> None:
+    found = ran(tmp_path, STEP + program)
     assert found.status == 2
-    assert "KeyError: 'size' (the program handled this error, and ended) at" in found.error
+    assert "KeyError: 'size' (the program went on after this error, and ended) at" in found.error
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ class DryRun:
         words = endings.words(error, error.__traceback__, self.guard.wanted)
         self.learnt = self.guesses.learnt(error, error.__traceback__)
         self.report(
-            "failed", f"{words} (the program handled this error, and ended)", places.of_error(error.__traceback__)
+            "failed", f"{words} (the program went on after this error, and ended)", places.of_error(error.__traceback__)
         )
 
     def shown(self, real: Any, one: Any, kind: Any, error: Any, trace: Any, **kwargs: Any) -> None:
@@ -125,6 +125,11 @@ class DryRun:
         if kwargs.get("_seen") is None and isinstance(error, Exception) and trace is not None:
             self.handled = error
         real(one, kind, error, trace, **kwargs)
+
+    def in_thread(self, real: Any, arguments: Any) -> None:
+        """An error that ended a thread of the program."""
+        self.handled = arguments.exc_value if isinstance(arguments.exc_value, Exception) else None
+        real(arguments)
 
 
 def _own_modules() -> dict[str, str]:
@@ -230,6 +235,7 @@ def main(path: str) -> None:
     begin = _start(run.settings)
     sys.excepthook = run.failed
     wrap(traceback.TracebackException, "__init__", run.shown)
+    wrap(threading, "excepthook", run.in_thread)
     os._exit = run.exited  # type: ignore[assignment]
     signal.signal(signal.SIGTERM, run.stopped)
     atexit.register(run.ended)

@@ -302,11 +302,6 @@ _ATTRIBUTES = (
 )
 """The columns of CelebA's list_attr_celeba.txt."""
 _FACES = 4096
-_CAPTIONS = re.compile(
-    r"flickr_?(8|30)k[\w.]*?((?P<words>\.token\.txt)|(train|dev|val|test)Images\.txt)$", re.IGNORECASE
-)
-_CAPTION = "a young girl in a red dress standing in front of the water"
-"""Texts of Flickr8k and Flickr30k: five captions of each picture, and the names of the pictures of a part."""
 _VECTORS = re.compile(r"glove|word2vec|fasttext|\.vec(\.|$)", re.IGNORECASE)
 _DIMENSIONS = re.compile(r"(\d+)d\b")
 VECTORS, VECTOR = 4096, 300
@@ -319,10 +314,6 @@ def _known(name: str) -> str | None:
         size = int(found[1]) if (found := _DIMENSIONS.search(name)) else VECTOR
         numbers = " ".join(["0.1"] * size)
         return "".join(f"w{i} {numbers}\n" for i in range(VECTORS))
-    if (found := _CAPTIONS.search(name)) is not None:
-        pictures = [f"{i:06}.jpg" for i in range(_FACES)]
-        of_each = [f"{one}#{i}\t{_CAPTION}" for one in pictures for i in range(5)]
-        return "\n".join(of_each if found["words"] else pictures) + "\n"
     if os.path.basename(name) != "list_attr_celeba.txt":
         return None
     rows = [f"{i:06}.jpg {' '.join('1' if (i + j) % 3 else '-1' for j in range(40))}" for i in range(1, _FACES + 1)]

@@ -198,6 +198,9 @@ class Guesses:
                 guess.sizes[-1], guess.told[-1] = RGB, True
             guess.kind = "uint8"
             return
+        for guess in (self.table[key] for key in self.used):  # its sizes are known by now, in another order
+            if guess.kind == "float32" and len(guess.sizes) > 2:
+                guess.kind = "uint8"
 
     def _other_channels(self, got: int, wanted: int) -> bool:
         """The channels of a picture were 3, and a layer takes another number."""

@@ -121,6 +121,7 @@ def of(
         "urllib.request": network.urllib,
         "requests.sessions": network.requests,
         "httpx": network.httpx,
+        "httpx2": network.httpx,
         "fsspec.implementations.http": network.fsspec,
         "numpy": numbers,
         "h5py": stated.h5py,

@@ -160,12 +160,13 @@ class HubModels:
 def copies(module: Any) -> None:
     """transformers.utils.hub: a copy of a model on disk that is not there has no files. The hub takes no such name."""
 
-    def file(real: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+    def file(real: Any, *args: Any, **kwargs: Any) -> Any:
+        path = args[0] if args else kwargs.get("path_or_repo_id")
         name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
         on_disk = name.startswith((os.sep, ".", "~")) or name.count("/") > 1
         if on_disk and not os.path.exists(name) and kwargs.get("_raise_exceptions_for_missing_entries") is False:
             return None
-        return real(path, *args, **kwargs)
+        return real(*args, **kwargs)
 
     for name in ("cached_file", "cached_files"):
         wrap(module, name, file)
