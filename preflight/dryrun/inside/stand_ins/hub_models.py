@@ -295,7 +295,8 @@ def _of_class(tokenizer: Any, asked: Any) -> Any:
     if isinstance(tokenizer, asked) or not isinstance(asked, type) or asked.__name__.startswith("Auto"):
         return tokenizer
     with contextlib.suppress(TypeError):  # classes whose objects are laid out in another way
-        tokenizer.__class__ = type(asked.__name__, (base, asked), {"__module__": asked.__module__})
+        both = () if issubclass(asked, base) else (base, asked)
+        tokenizer.__class__ = type(asked.__name__, both, {"__module__": asked.__module__}) if both else asked
     return tokenizer
 
 
