@@ -223,6 +223,19 @@ def test_the_settings_of_a_logger_that_is_not_there(tmp_path: Path, program: str
 
 
 OF_THE_DEVICE = {
+    "packed sequences": """\
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+net = torch.nn.LSTM(8, 16, batch_first=True).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(2):
+    x = torch.zeros(4, 6, 8, device="cuda", requires_grad=True)
+    packed = pack_padded_sequence(x, torch.tensor([6, 3, 5, 2]), batch_first=True, enforce_sorted=False)
+    assert packed.data.shape == (16, 8) and packed.batch_sizes.tolist() == [4, 4, 3, 2, 2, 1]
+    y, lengths = pad_packed_sequence(net(packed)[0], batch_first=True)
+    assert y.shape == (4, 6, 16) and y.is_cuda and lengths.tolist() == [6, 3, 5, 2]
+    y.sum().backward()
+    optimizer.step()
+""",
     "gradients through DataParallel": """\
 net = torch.nn.DataParallel(torch.nn.Linear(8, 8).cuda(), [0])
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
