@@ -168,7 +168,7 @@ def _import_torch(run: DryRun) -> None:
 
 def _install(run: DryRun) -> None:
     """The faked device and all hooks. A torch that cannot be faked is refused."""
-    from . import cuda, device, distributed, guard, imports, loops, packed, saving
+    from . import cuda, device, distributed, guard, imports, kernels, loops, saving
     from .stand_ins import hooks
     from .stand_ins.arrays import Arrays
     from .stand_ins.compiled import FlashAttention
@@ -179,7 +179,7 @@ def _install(run: DryRun) -> None:
     try:
         run.device = device.install(run.tape, run.settings.tracer)
         cuda.install(run.settings, run.tape)
-        packed.install()
+        kernels.packed_sequences()
         guard.self_test(run.tape)
     except Exception as error:
         run.refuse(f"torch {torch.__version__} cannot pretend to have a GPU: {error}")
