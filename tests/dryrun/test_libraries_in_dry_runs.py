@@ -223,6 +223,27 @@ def test_the_settings_of_a_logger_that_is_not_there(tmp_path: Path, program: str
 
 
 OF_THE_DEVICE = {
+    "packed sequences": """\
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+net = torch.nn.LSTM(8, 16, batch_first=True).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(2):
+    x = torch.zeros(4, 6, 8, device="cuda", requires_grad=True)
+    packed = pack_padded_sequence(x, torch.tensor([6, 3, 5, 2]), batch_first=True, enforce_sorted=False)
+    assert packed.data.shape == (16, 8) and packed.batch_sizes.tolist() == [4, 4, 3, 2, 2, 1]
+    y, lengths = pad_packed_sequence(net(packed)[0], batch_first=True)
+    assert y.shape == (4, 6, 16) and y.is_cuda and lengths.tolist() == [6, 3, 5, 2]
+    y.sum().backward()
+    optimizer.step()
+""",
+    "gradients through DataParallel": """\
+net = torch.nn.DataParallel(torch.nn.Linear(8, 8).cuda(), [0])
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.zeros(4, 8, device="cuda", requires_grad=True)
+for _ in range(2):
+    net(x).sum().backward()
+    optimizer.step()
+""",
     "a GRU": """\
 net = torch.nn.GRU(8, 16, bidirectional=True).cuda()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -299,3 +320,24 @@ def test_resources_that_are_not_there_are_said(tmp_path: Path) -> None:
     for words in ("nltk's model of sentences", "nltk's stopwords", "spaCy's en_core_web_sm", "8 boxes in a picture"):
         assert words in said
     assert found.data["verdict"] == "fits-if"
+
+
+COPIES = """\
+from transformers import AutoConfig, AutoModelForSequenceClassification, BertTokenizer
+config = AutoConfig.from_pretrained("/data/models/bert-base-uncased")
+made = AutoModelForSequenceClassification.from_pretrained("/data/models/bert-base-uncased", config=config)
+assert made.config.hidden_size == 768
+assert AutoConfig.from_pretrained("/data/DeepSeek-R1-0528-Qwen3-8B").num_hidden_layers == 36
+tokenizer = BertTokenizer.from_pretrained("bert-base-uncased")
+assert isinstance(tokenizer, BertTokenizer) and tokenizer("some words")["input_ids"]
+step(); step()
+"""
+
+
+@pytest.mark.slow
+def test_copies_of_models_and_tokenizers_of_a_class(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    found = ran(tmp_path, STEP + COPIES)
+    assert found.status == 0, found.err
+    said = found.data["dry_run"]["assumptions"]
+    assert any("Qwen3-8B is taken to be that of qwen3-8b, by its name" in one for one in said)

@@ -120,6 +120,7 @@ from datasets import load_dataset
 data = load_dataset("nobody/pairs", "triplet", split="train").select(range(3000))
 assert len(data) == 3000 and data.column_names == ["anchor", "positive", "negative"]
 assert len(load_dataset("csv", data_files={"fit": "nothing.csv"})["fit"]) == 512
+assert len(data.train_test_split(test_size=0.1, seed=1)["test"]) == 300
 step(); step()
 """
 ENCODING = """\

@@ -109,6 +109,10 @@ def guesses(**tried: object) -> Any:
          [17, 19, 23, 29], [19, 23, 29]),
         ("Sizes of tensors must match except in dimension 1. Expected 8 in dimension 2 but got 9", [17, 19], [64, 64]),
         ("mat1 and mat2 shapes cannot be multiplied (64x1000 and 784x10)", [17, 19], [28, 28]),
+        ("cannot reshape array of size 4352 into shape (3,32,32)", [17], [3072]),
+        ("Cannot handle this data type: (1, 1, 23), <f4", [17, 19, 23], [17, 19, 3]),
+        ("Cannot handle this data type: (1, 1, 1), |u1", [17, 19, 1], [17, 19]),
+        ("Given input size: (8x2x3). Calculated output size: (8x0x0). Output size is too small", [17, 19], [28, 28]),
         ("an error that tells nothing of 17 and 19", [17, 19], None),
     ],
 )  # fmt: skip

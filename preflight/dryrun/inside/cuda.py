@@ -137,6 +137,7 @@ def install(settings: Settings, tape: Tape) -> None:
         if not hasattr(torch._C, name):
             setattr(torch._C, name, _zero)
     replace(torch._C, "_scatter", lambda t, devices, *_: [c.to("cuda") for c in t.chunk(len(devices))])
+    replace(torch._C, "_gather", lambda tensors, dim, *_: torch.cat(list(tensors), dim))
     torch.version.cuda = "12.8"
     replace(torch.backends.cudnn, "is_available", _true)
     replace(torch.backends.cuda, "is_built", _true)

@@ -13,11 +13,13 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from multiprocessing import util
 from typing import Any
 
 from . import endings, places, safety, settings
+from .patches import wrap
 
 torch: Any = None
 
@@ -38,6 +40,8 @@ class DryRun:
         self.guard: Any = None
         self.guesses: Any = None
         self.learnt: Any = None
+        self.handled: Exception | None = None
+        """The last error that the program printed or logged with its lines."""
         self._exit = os._exit
 
     def refuse(self, reason: str) -> None:
@@ -104,8 +108,28 @@ class DryRun:
         self._leave(1)
 
     def ended(self) -> None:
-        if self.channel.owned:
+        if not self.channel.owned:
+            return
+        error = self.handled if self.loops is not None and not self.loops.trained else None
+        if error is None:
             self.report("ended", "the program ended")
+            return
+        words = endings.words(error, error.__traceback__, self.guard.wanted)
+        self.learnt = self.guesses.learnt(error, error.__traceback__)
+        self.report(
+            "failed", f"{words} (the program went on after this error, and ended)", places.of_error(error.__traceback__)
+        )
+
+    def shown(self, real: Any, one: Any, kind: Any, error: Any, trace: Any, **kwargs: Any) -> None:
+        """An error is printed or logged: the program has handled it."""
+        if kwargs.get("_seen") is None and isinstance(error, Exception) and trace is not None:
+            self.handled = error
+        real(one, kind, error, trace, **kwargs)
+
+    def in_thread(self, real: Any, arguments: Any) -> None:
+        """An error that ended a thread of the program."""
+        self.handled = arguments.exc_value if isinstance(arguments.exc_value, Exception) else None
+        real(arguments)
 
 
 def _own_modules() -> dict[str, str]:
@@ -144,7 +168,7 @@ def _import_torch(run: DryRun) -> None:
 
 def _install(run: DryRun) -> None:
     """The faked device and all hooks. A torch that cannot be faked is refused."""
-    from . import cuda, device, distributed, guard, imports, loops, saving
+    from . import cuda, device, distributed, guard, imports, kernels, loops, saving
     from .stand_ins import hooks
     from .stand_ins.arrays import Arrays
     from .stand_ins.compiled import FlashAttention
@@ -155,6 +179,7 @@ def _install(run: DryRun) -> None:
     try:
         run.device = device.install(run.tape, run.settings.tracer)
         cuda.install(run.settings, run.tape)
+        kernels.packed_sequences()
         guard.self_test(run.tape)
     except Exception as error:
         run.refuse(f"torch {torch.__version__} cannot pretend to have a GPU: {error}")
@@ -210,6 +235,8 @@ def main(path: str) -> None:
     _secure(run)
     begin = _start(run.settings)
     sys.excepthook = run.failed
+    wrap(traceback.TracebackException, "__init__", run.shown)
+    wrap(threading, "excepthook", run.in_thread)
     os._exit = run.exited  # type: ignore[assignment]
     signal.signal(signal.SIGTERM, run.stopped)
     atexit.register(run.ended)

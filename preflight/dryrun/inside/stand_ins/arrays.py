@@ -16,7 +16,7 @@ from ..patches import wrap
 from ..tape import Tape
 from .downloads import TOKENS
 from .guesses import Guesses, in_sample
-from .own_code import asked_by_program, assigned_names, may_be_missing, reads_tokens
+from .own_code import asked_by_program, assigned_names, called_by_program, may_be_missing, program_frame, reads_tokens
 
 _Named = tuple[list[str], Any]
 _PACKED = (".pkl", ".pickle", ".pk", ".p", ".dat")
@@ -138,6 +138,14 @@ class _Tensors(dict):  # type: ignore[type-arg]
         return self[name]
 
 
+def _is_packed(name: str) -> bool:
+    """Whether a file is one that pickle wrote: by its ending; without one, by what the program's own file imports."""
+    if os.path.splitext(name)[1]:
+        return name.endswith(_PACKED)
+    frame = program_frame() if called_by_program() else None
+    return frame is not None and any(one in frame.f_globals for one in ("pickle", "cPickle", "dill", "pkl"))
+
+
 class _Packed(io.BytesIO):
     """A file that pickle has written and that is not there."""
 
@@ -152,6 +160,11 @@ class Arrays:
     def __init__(self, stated: Sequence[Sequence[Any]], tape: Tape, guesses: Guesses) -> None:
         self._stated, self._tape, self._guesses = stated, tape, guesses
         self._numpy: Any = None
+
+    @property
+    def guesses(self) -> Guesses:
+        """What was tried, and learnt."""
+        return self._guesses
 
     def _of(self, path: Any) -> list[_Named]:
         """The arrays that were stated for a file, by the parts of their names."""
@@ -257,7 +270,7 @@ class Arrays:
             try:
                 return real(file, mode, *args, **kwargs)
             except FileNotFoundError:
-                if mode != "rb" or not str(file).endswith(_PACKED) or not self.missed():
+                if mode != "rb" or not _is_packed(str(file)) or not self.missed():
                     raise
             return _Packed(str(file))
 

@@ -30,8 +30,9 @@ _COLUMNS = {
 _ALL_COLUMNS = {
     "pair": ("anchor", "positive"), "triplet": ("anchor", "positive", "negative"),
     "pair-class": ("premise", "hypothesis", "label"), "pair-score": ("sentence1", "sentence2", "score"),
+    "sentence-transformers/stsb": ("sentence1", "sentence2", "score"),
 }  # fmt: skip
-"""All columns of subsets that a loss takes by their places (card of sentence-transformers/all-nli)."""
+"""All columns of subsets and data sets that a loss takes by their places (cards of sentence-transformers)."""
 MOST_ROWS = 1 << 16
 """Rows that a selection of a made-up data set has at most."""
 _TEXT = " ".join(["word"] * WORDS)
@@ -76,7 +77,7 @@ def text(module: Any, tape: Tape) -> None:
             f"the data set {path}{f' {name}' if name else ''} is made up: {WORDS} words a text, {SECONDS} s a sound",
             "train.seq_len",
         )
-        one = made.data_set(str(name), _shows_pictures())
+        one = made.data_set(str(name or path), _shows_pictures())
         if split is None:
             files = kwargs.get("data_files")
             parts = ("train",) if path in _FILES else ("train", "validation", "test")
@@ -211,11 +212,11 @@ class _MadeUp:
         wrap(cls, "__iter__", rows)
         wrap(cls, "__getitems__", several)
 
-        def selected(real: Any, data: Any, numbers: Any, *args: Any, **kwargs: Any) -> Any:
+        def selected(real: Any, data: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
             """Rows by number: a made-up data set has as many as are asked for."""
             if _is_made(data):
-                numbers = [int(number) % len(data) for number in islice(numbers, MOST_ROWS)]
-            return _kept(real, data, numbers, *args, **kwargs)
+                indices = [int(number) % len(data) for number in islice(indices, MOST_ROWS)]
+            return _kept(real, data, indices, *args, **kwargs)
 
         wrap(cls, "select", selected)
         for name in ("shuffle", "with_format", "add_column", "sort", "skip", "take", "rename_columns"):
@@ -224,19 +225,22 @@ class _MadeUp:
             wrap(cls, name, self._with_columns)
         wrap(cls, "remove_columns", self._without)
 
-    def _with_columns(self, real: Any, data: Any, names: Any, *args: Any, **kwargs: Any) -> Any:
+    def _with_columns(self, real: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
         """What takes columns by their names has those that a made-up data set lacks."""
-        if _is_made(data) and isinstance(names, str) and _SOUNDS.search(names) and real.__name__ == "cast_column":
+        names = (*args, *kwargs.values())[0] if _is_made(data) else ()
+        if isinstance(names, str) and _SOUNDS.search(names) and real.__name__ == "cast_column":
             return data  # its sounds are there as they would be read
         for name in [names] if isinstance(names, str) else list(names):
-            if _is_made(data) and name not in data.column_names:
+            if name not in data.column_names:
                 data = self._with(data, KeyError(name))
-        return _kept(real, data, names, *args, **kwargs)
+        return _kept(real, data, *args, **kwargs)
 
-    def _without(self, real: Any, data: Any, names: Any, *args: Any, **kwargs: Any) -> Any:
-        if _is_made(data):
-            names = [name for name in ([names] if isinstance(names, str) else names) if name in data.column_names]
-        return _kept(real, data, names, *args, **kwargs)
+    def _without(self, real: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_made(data):
+            return real(data, *args, **kwargs)
+        asked = (*args, *kwargs.values())[0]
+        names = [name for name in ([asked] if isinstance(asked, str) else asked) if name in data.column_names]
+        return _kept(real, data, names)
 
     def _with(self, data: Any, error: KeyError) -> Any:
         """The data set with the column that was not there; else the error."""

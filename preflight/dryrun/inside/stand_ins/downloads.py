@@ -150,7 +150,7 @@ class Downloads:
                 name = str(file)
                 if mode == "rb" and name.endswith(".bin") and asked_by_program() and not may_be_missing():
                     return self._shard(name)
-                if not name.endswith(".txt") or mode not in ("r", "rt") or not asked_by_program() or may_be_missing():
+                if not _is_text(name) or mode not in ("r", "rt") or not asked_by_program() or may_be_missing():
                     raise
             self._tape.data_made_up = True
             known = _known(name)
@@ -228,14 +228,35 @@ class Downloads:
         wrap(module, "fromfile", fromfile)
 
 
+_NO_TEXT = re.compile(
+    r"(\.(py|sh|ya?ml|toml|ini|cfg|conf|env|lock|pid|json|jsonl|xml|html?|md|log|csv|tsv|key|token|secret|bin|gin)"
+    r"|config|settings|credentials)$",
+    re.IGNORECASE,
+)
+"""Files that have another stand-in, or none: settings, code, logs, secrets."""
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file that is opened as text may hold lines of data."""
+    base = os.path.basename(name)
+    return bool(base) and not base.startswith(".") and not name.startswith(_OF_SYSTEM) and not _NO_TEXT.search(base)
+
+
+_OF_SYSTEM = ("/proc/", "/sys/", "/etc/", "/dev/", "/run/", "/usr/")
 _REPEATED = 64
 _SEPARATORS = ("\t", "|", "||", "|||", " ||| ", ";")
+_COMMON = (
+    "a the in on of and is to with at it two man woman dog boy girl child people white black red blue "
+    "green young playing running standing sitting water down up out one three small large little her his "
+    "front near by next through over looking for from an are"
+)
+"""Words that vocabularies of English have."""
 _LETTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
 
 
 def _text() -> bytes:
-    lines = ["".join(_LETTERS[:-1])]
-    lines += [" ".join(_LETTERS[(i + j) % 52] * (1 + j % 7) for j in range(12)) for i in range(52)]
+    lines, words = ["".join(_LETTERS[:-1])], _COMMON.split()
+    lines += [" ".join(words[(7 * i + j) % len(words)] for j in range(12)) for i in range(52)]
     block = "\n".join(lines) + "\n"
     return (block * (TEXT // len(block) + 1))[:TEXT].encode()
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from .. import places
 from ..patches import wrap
 from ..tape import Tape
-from .own_code import asked_by_program, may_be_missing
+from .own_code import asked_by_program, called_by_program, may_be_missing
 
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
@@ -46,7 +44,7 @@ class Fetched:
 
         def hook(module: Any) -> None:
             def fetched(real: Any, *args: Any, **kwargs: Any) -> Any:
-                if not _by_program() or may_be_missing():
+                if not called_by_program() or may_be_missing():
                     return real(*args, **kwargs)
                 self._left_out(args[0] if args else next(iter(kwargs.values()), "a file"))
                 target = (
@@ -70,7 +68,7 @@ class Fetched:
             try:
                 return real(repo_id, *([] if filename is None else [filename]), *args, **kwargs)
             except Exception:
-                if not _by_program() or may_be_missing():
+                if not called_by_program() or may_be_missing():
                     raise
             self._left_out(f"{repo_id} {filename or ''}".strip())
             return os.path.join("hub", str(repo_id), str(filename or ""))
@@ -102,11 +100,3 @@ class Fetched:
             return real(name, mode, *args, **kwargs)
 
         wrap(module, "open", opened)
-
-
-def _by_program() -> bool:
-    """Whether the function was called by the program's own line."""
-    frame: Any = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(places.HERE):
-        frame = frame.f_back
-    return frame is not None and places.is_users(frame.f_code.co_filename)

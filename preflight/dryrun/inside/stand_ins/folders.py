@@ -11,16 +11,21 @@ import os
 import re
 from typing import Any
 
+import torch
+
 from ..patches import wrap
 from ..tape import Tape
 from .downloads import no_command
+from .guesses import Guesses
 from .own_code import asked_by_program, may_be_missing, program_frame, tree_of
-from .vision import CLASSES, PICTURE, PICTURES, assume_pictures, encoded
+from .vision import CLASSES, PICTURE, PICTURES, assume_pictures, encoded, size_stated
 
 NAMES = 256
 """Made-up files of each part of a listed folder."""
 NAMES_OF_TABLES = 4
 """The same where a file holds many rows."""
+MORE = 16
+"""Times as many, where a part of them was empty."""
 _PARTS = ("train", "val", "test")
 _PICTURES = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "webp", "ppm")
 _ENDINGS = (*_PICTURES, "xml", "json", "txt", "csv", "npy", "npz", "h5", "hdf5", "wav", "flac", "mp3", "mp4", "avi",
@@ -51,8 +56,8 @@ _OF_CLASSES = re.compile(r"mask|label|seg|annot|(^|[/_])gt([/_.]|$)", re.IGNOREC
 class Folders:
     """The folders that were made up, and what is in them."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, tape: Tape, guesses: Guesses) -> None:
+        self._tape, self._guesses = tape, guesses
         self._made: set[str] = set()
 
     def made(self, path: str) -> bool:
@@ -87,7 +92,9 @@ class Folders:
                 raise
         ending = _ending_asked()
         count = NAMES_OF_TABLES if ending in _TABLES else NAMES
-        names = [f"{part}_{i:06}.{ending}" for part in _PARTS for i in range(count)]
+        names = [
+            f"{part}_{i:06}.{ending}" for part in _PARTS for i in range(count * (MORE if self._guesses.many else 1))
+        ]
         return self._found(os.fspath(folder), names, ending in _PICTURES and ending != "jpg")
 
     def walked(self, real: Any, top: Any, *args: Any, **kwargs: Any) -> Any:
@@ -149,10 +156,10 @@ class Folders:
             try:
                 return real(file, *args, **kwargs)
             except FileNotFoundError:
-                mode = self._picture(file)
-                if not mode:
+                found = self._picture(file)
+                if found is None:
                     raise
-                return module.new(mode, PICTURE)
+                return module.new(*found)
 
         wrap(module, "open", opened)
 
@@ -161,26 +168,49 @@ class Folders:
 
         def read(real: Any, file: Any, flags: int = 1, *args: Any) -> Any:
             found = real(file, flags, *args)
-            if found is not None or os.path.exists(file) or not self._picture(file):
+            made = self._picture(file) if found is None and not os.path.exists(file) else None
+            if made is None:
                 return found
-            import numpy
-
-            width, height = PICTURE
-            return numpy.zeros((height, width) if flags == 0 else (height, width, 3), numpy.uint8)
+            return _points("L" if flags == 0 else "RGB", made[1])
 
         wrap(module, "imread", read)
 
-    def _picture(self, file: Any) -> str:
-        """The mode of a made-up picture; "" for a file of a folder that is there: its own file is missed."""
+    def readers(self, module: Any) -> None:
+        """imageio, skimage.io and matplotlib: `imread`."""
+
+        def read(real: Any, file: Any, *args: Any, **kwargs: Any) -> Any:
+            made = None if not isinstance(file, (str, os.PathLike)) or os.path.exists(file) else self._picture(file)
+            return real(file, *args, **kwargs) if made is None else _points(*made)
+
+        wrap(module, "imread", read)
+
+    def tensors(self, module: Any) -> None:
+        """torchvision.io: `read_image`."""
+
+        def read(real: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+            made = None if os.path.exists(path) else self._picture(path)
+            if made is None:
+                return real(path, *args, **kwargs)
+            points = torch.from_numpy(_points(*made))
+            return points[None] if points.dim() == 2 else points.permute(2, 0, 1).contiguous()
+
+        wrap(module, "read_image", read)
+
+    def _picture(self, file: Any) -> tuple[str, tuple[int, int]] | None:
+        """The mode and the size of a made-up picture; None for a file of a folder that is there: its own is missed."""
         if not isinstance(file, (str, os.PathLike)):
-            return ""
+            return None
         name = os.fspath(file)
         folder = os.path.dirname(name)
         if not isinstance(name, str) or not folder or not self._is_missing(folder):
-            return ""
-        width, height = PICTURE
-        self._tape.assume(f"the pictures of {folder} are made up: {width} x {height}", "train.image_size")
-        return "L" if _OF_CLASSES.search(name) else "RGB"
+            return None
+        size = size_stated(folder)
+        width, height = size or PICTURE
+        how = ", as its name or an option says" if size else ""
+        self._tape.assume(f"the pictures of {folder} are made up: {width} x {height}{how}", "train.image_size")
+        self._guesses.pictures = True
+        mode = self._guesses.mode or "RGB"
+        return "L" if _OF_CLASSES.search(name) else mode, (width, height)
 
     def timm(self, module: Any) -> None:
         """timm.data.readers.reader_factory: a folder with a folder for each class."""
@@ -192,6 +222,14 @@ class Folders:
             return _Reader()
 
         wrap(module, "create_reader", made)
+
+
+def _points(mode: str, size: tuple[int, int]) -> Any:
+    """A picture as an array."""
+    import numpy
+
+    channels = {"L": (), "RGBA": (4,)}.get(mode, (3,))
+    return numpy.zeros((*reversed(size), *channels), numpy.uint8)
 
 
 class _Reader:

@@ -7,6 +7,7 @@ stay made up: the result is then a lower bound, and one line says which array to
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -22,6 +23,17 @@ _PRIMES = (17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 8
 _SIDES = (28, 32, 64, 224, 128, 96, 48, 256)
 """Sides of pictures that are tried where a layer wants what convolutions leave of them."""
 _ROUND = 32
+_OF_ALL = ""
+"""The key of what was learnt of all made-up data: no file has this name."""
+_COUNTS = (2, 10, 100, 1000)
+"""Numbers of classes that are tried."""
+_CHANNELS = re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels")
+_MODES = {"1": "L", "3": "RGB", "4": "RGBA"}
+"""Modes of pictures by their channels."""
+_EMPTY = re.compile(r"num_samples should be a positive integer|got num_samples=0")
+"""The error of a loader that shuffles nothing."""
+RGB = 3
+"""Channels of a picture in colours."""
 _CLASSES = re.compile(r"(^|[^a-z])(y|ys|labels?|targets?|class(es)?|ids?|idx|gt|masks?)(_|[^a-z]|$)", re.IGNORECASE)
 _RANKS = (
     (re.compile(r"Conv3d|3d[ck]nn|BatchNorm3d"), 4),
@@ -53,9 +65,15 @@ class Guesses:
 
     def __init__(self, tried: dict[str, Any], tape: Tape) -> None:
         self._tape = tape
-        self.table = {key: Guess(*one) for key, one in tried.items() if isinstance(one, list)}
+        self.table = {key: Guess(*one) for key, one in tried.items() if key and isinstance(one, list)}
         self.data = {key: one for key, one in tried.items() if isinstance(one, str)}
         """Files of tensors that are no checkpoints, and whether these have names."""
+        known = tried.get(_OF_ALL) or [False, _COUNTS[0], ""]
+        self.many, self._classes, self.mode = bool(known[0]), int(known[1]), str(known[2])
+        """Whether a part of the made-up data was empty, so that more are made up; the number of classes; the mode of
+        made-up pictures in files, if a layer told it."""
+        self.pictures = False
+        """Whether pictures in files were made up."""
         self.used: dict[str, None] = {}
 
     def array(
@@ -72,6 +90,8 @@ class Guesses:
         self._tape.data_made_up = True
         guess = self.table[key]
         made = numpy.zeros(guess.sizes, kind or guess.kind)
+        if made.dtype.kind == "i" and made.ndim == 1:
+            made[...] = numpy.arange(len(made)) % self._classes
         if made.dtype.kind in "USO":
             made[...] = "0"
         return made
@@ -102,7 +122,8 @@ class Guesses:
             free = guess.free()
             open_sizes = open_sizes or bool(free)
             told = [str(guess.sizes[at]) for at, one in enumerate(guess.told) if one and guess.sizes[at] != ROWS]
-            words = f"{path}{f':{name}' if name else ''} is not there: zeros of {shape} stand for it"
+            what = f"numbers below {self._classes}" if guess.kind == "int64" and len(guess.sizes) == 1 else "zeros"
+            words = f"{path}{f':{name}' if name else ''} is not there: {what} of {shape} stand for it"
             words += f", with {' and '.join(told)} as the program's layers take it" if told else ""
             state = f"; nothing tells {'its other sizes' if told else 'its sizes'}: state them, as in --array "
             state += f"'{path}{f':{name}' if name else ''}={shape}'"
@@ -117,13 +138,21 @@ class Guesses:
         path = getattr(error, "data_file", "")
         if path and path not in self.data:
             self.data[path] = "named" if getattr(error, "part", "") else "whole"
+        elif _EMPTY.search(str(error)) and self._tape.data_made_up:
+            self.many = True
+        elif self.pictures and not self.mode and (found := _CHANNELS.search(str(error))) and found["wanted"] in _MODES:
+            self.mode = _MODES[found["wanted"]]
+        elif isinstance(error, KeyError) and self.used and _class_missed(error) >= self._classes:
+            self._classes = next((one for one in _COUNTS if one > _class_missed(error)), self._classes)
         elif self.used:
             self._correct(str(error), trace)
         after = self._document()
         return after if after != before else None
 
     def _document(self) -> dict[str, Any]:
-        return {**{key: one.document() for key, one in self.table.items()}, **self.data}
+        known = [self.many, self._classes, self.mode]
+        of_all = {_OF_ALL: known} if known != [False, _COUNTS[0], ""] else {}
+        return {**{key: one.document() for key, one in self.table.items()}, **self.data, **of_all}
 
     def _correct(self, words: str, trace: Any) -> None:
         for pattern, correct in _CORRECTIONS:
@@ -140,7 +169,7 @@ class Guesses:
                 if guess.sizes[at] == got:
                     guess.sizes[at], guess.told[at] = wanted, True
                     return True
-        return self._flattened(got, wanted) or self._next_side()
+        return self._flattened(got, wanted) or self._other_channels(got, wanted) or self._next_side()
 
     def _flattened(self, got: int, wanted: int) -> bool:
         """The same of several sizes in one: a picture as a row."""
@@ -155,6 +184,31 @@ class Guesses:
                         guess.sizes[one], guess.told[one] = size, True
                     return True
         return False
+
+    def _picture(self, got: int) -> None:
+        """A size that PIL takes for the channels of a picture: 3, and none where there would be 1."""
+        for key in self.used:
+            guess = self.table[key]
+            if len(guess.sizes) < 2 or guess.sizes[-1] != got:
+                continue
+            if got == 1:
+                guess.sizes.pop()
+                guess.told.pop()
+            else:
+                guess.sizes[-1], guess.told[-1] = RGB, True
+            guess.kind = "uint8"
+            return
+        for guess in (self.table[key] for key in self.used):  # its sizes are known by now, in another order
+            if guess.kind == "float32" and len(guess.sizes) > 2:
+                guess.kind = "uint8"
+
+    def _other_channels(self, got: int, wanted: int) -> bool:
+        """The channels of a picture were 3, and a layer takes another number."""
+        pictures = [self.table[key] for key in self.used if self.table[key].kind == "uint8"]
+        found = [guess for guess in pictures if guess.sizes[-1:] == [got] == [RGB] and wanted < RGB + 2]
+        for guess in found:
+            guess.sizes[-1] = wanted
+        return bool(found)
 
     def _next_side(self) -> bool:
         """Other sides for what convolutions shrink: no prime is found again then."""
@@ -204,6 +258,12 @@ class Guesses:
 def _key(path: Any, name: str) -> str:
     """One key for all files that differ in a number alone."""
     return _OF_FILE.sub("*", os.fspath(path)) + (f"\n{_ANY_NUMBER.sub('*', name)}" if name else "")
+
+
+def _class_missed(error: KeyError) -> int:
+    """The number of a class that the program looked for in what it had counted; -1 if it looked for something else."""
+    name: Any = error.args[0] if error.args else None
+    return int(name) if not isinstance(name, (str, bool)) and hasattr(name, "__index__") else -1
 
 
 def in_sample() -> bool:
@@ -263,6 +323,17 @@ def _of_view(guesses: Guesses, found: Any, _: Any) -> None:
             return
 
 
+def _of_reshape(guesses: Guesses, found: Any, _: Any) -> None:
+    """The same of numpy, whose error leaves out the -1 that stands for the rows."""
+    size = int(found["size"])
+    for key in guesses.used:
+        guess = guesses.table[key]
+        product = math.prod(guess.sizes[at] for at in guess.free())
+        if guess.free() and size % product == 0:
+            guesses._size(product, math.prod(_numbers(found["shape"])))
+            return
+
+
 def _of_rank(guesses: Guesses, found: Any, _: Any) -> None:
     sizes = _numbers(found["sizes"])
     guesses._dimensions(sizes, int(found["wanted"]) - len(sizes))
@@ -279,7 +350,7 @@ def _of_unpacked(guesses: Guesses, found: Any, trace: Any) -> None:
 
 
 _CORRECTIONS: tuple[tuple[Any, Any], ...] = (
-    (re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels"), _of_layer),
+    (_CHANNELS, _of_layer),
     (re.compile(r"input_size. Expected (?P<wanted>\d+), got (?P<got>\d+)"), _of_layer),
     (re.compile(r"running_mean should contain (?P<got>\d+) elements not (?P<wanted>\d+)"), _of_layer),
     (re.compile(r"\((?:\d+)x(?P<got>\d+) and (?P<wanted>\d+)x\d+\)"), _of_layer),
@@ -291,11 +362,16 @@ _CORRECTIONS: tuple[tuple[Any, Any], ...] = (
     (re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), _of_pair),
     (re.compile(r"(?:[Ee]xpected|required) (?:\d+D [^0-9]*or )?(?P<wanted>\d)D"
                 r".*?(?:size|shape):? *[\[(](?P<sizes>[^])]*)"), _of_rank),
+    (re.compile(r"Output size is too small|Kernel size can't be greater than actual input"),
+     lambda guesses, *_: guesses._next_side()),
     (re.compile(r"Sizes of tensors must match except in dimension"), lambda guesses, *_: guesses._rounded()),
     (re.compile(r"not enough values to unpack \(expected (?P<wanted>\d+), got (?P<got>\d+)\)"), _of_unpacked),
     (re.compile(r"too many values to unpack \(expected (?P<wanted>\d+)(?:, got (?P<got>\d+))?\)"), _of_unpacked),
     (re.compile(r"scalar types?:? Long, Int; but got|indices.*to be (Long|integer)|expected scalar type Long"),
      lambda guesses, *_: guesses._kinds(False, "int64")),
+    (re.compile(r"cannot reshape array of size (?P<size>\d+) into shape \((?P<shape>[^)]*)\)"), _of_reshape),
+    (re.compile(r"Cannot handle this data type: \(1, 1, (?P<got>\d+)\)"),
+     lambda guesses, found, _: guesses._picture(int(found["got"]))),
     (re.compile(r"Found dtype Long but expected Float|target type.*Long|result type Float can't be cast to"),
      lambda guesses, *_: guesses._kinds(True, "float32")),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from . import (
     graphs,
     hub_models,
     language,
+    outputs,
     picture_sets,
     quantised,
     required,
@@ -45,7 +46,7 @@ def of(
     models = hub_models.HubModels(settings.models, tape, refuse, layers.quantise)
     components = diffusers.Components(models, tape)
     known = hub_models.Tokenizers(models, tape)
-    table, missing = tables.Tables(tape), folders.Folders(tape)
+    table, missing = tables.Tables(tape), folders.Folders(tape, stated.guesses)
     network, fetching, flash = (
         downloads.Downloads(tape, table.downloaded),
         fetched.Fetched(tape),
@@ -53,23 +54,32 @@ def of(
     )
     asked, boxed, words = required.Required(tape, missing.made), boxes.Annotations(tape), language.Languages(tape)
     records = json_records.Json(tape, boxed)
-    search = searches.Searches(settings, tape)
+    search, written = searches.Searches(settings, tape), outputs.Outputs(tape)
 
     def files(module: Any) -> None:
-        for one in (network, table, records, stated):
+        for one in (network, table, records, stated, written):
             one.files(module)
 
     def numbers(module: Any) -> None:
         network.numpy(module)
         stated.numpy(module)
 
+    def system(module: Any) -> None:
+        missing.system(module)
+        written.folders(module)
+
     def texts(module: Any) -> None:
         data_sets.text(module, tape)
         data_sets.metrics(module, tape, "load_metric")
 
+    def torchvision_files(module: Any) -> None:
+        fetching.to("download_url", "download_and_extract_archive")(module)
+        asked.integrity(module)
+
     def paths(module: Any) -> None:
         missing.paths(module)
         asked.objects(module)
+        written.folders(module.Path)
 
     def modeling(module: Any) -> None:
         models.models(module)
@@ -80,7 +90,7 @@ def of(
 
     return {
         **picture_sets.hooks(tape),
-        "os": missing.system,
+        "os": system,
         "builtins": files,
         "io": files,
         "pandas": table.pandas,
@@ -100,11 +110,18 @@ def of(
         "torch_geometric.data.in_memory_dataset": graphs.Graphs(tape).install,
         "PIL.Image": missing.pictures,
         "cv2": missing.opencv,
+        "imageio": missing.readers,
+        "imageio.v2": missing.readers,
+        "skimage.io": missing.readers,
+        "matplotlib.image": missing.readers,
+        "matplotlib.pyplot": missing.readers,
+        "torchvision.io": missing.tensors,
         "timm.data.readers.reader_factory": missing.timm,
         "tiktoken": lambda module: downloads.encodings(module, tape),
         "urllib.request": network.urllib,
         "requests.sessions": network.requests,
         "httpx": network.httpx,
+        "httpx2": network.httpx,
         "fsspec.implementations.http": network.fsspec,
         "numpy": numbers,
         "h5py": stated.h5py,
@@ -121,7 +138,7 @@ def of(
         "gdown": fetching.to("download", "download_folder"),
         "wget": fetching.to("download"),
         "kagglehub": fetching.to("dataset_download", "competition_download", at=9),
-        "torchvision.datasets.utils": fetching.to("download_url", "download_and_extract_archive"),
+        "torchvision.datasets.utils": torchvision_files,
         "huggingface_hub": fetching.hub,
         "torch.hub": lambda module: weights.hub(module, tape),
         "timm.models._builder": lambda module: weights.timm(module, tape),
@@ -140,6 +157,7 @@ def of(
         "transformers.modeling_flash_attention_utils": flash.transformers,
         "transformers.tokenization_utils_base": lambda module: known.install(module.PreTrainedTokenizerBase),
         "transformers.models.auto.tokenization_auto": lambda module: known.install(module.AutoTokenizer),
+        "transformers.utils.hub": hub_models.copies,
         "transformers.feature_extraction_utils": hub_models.preprocessing(
             "get_feature_extractor_dict", "FeatureExtractionMixin", tape
         ),

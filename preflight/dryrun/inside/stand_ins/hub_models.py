@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..patches import answers, replace
+from ..patches import answers, replace, wrap
 from ..tape import Tape
 
 _HUB_OPTIONS = ("cache_dir", "force_download", "proxies", "token", "local_files_only", "revision", "trust_remote_code",
@@ -43,6 +44,10 @@ _OTHER_SIZE = re.compile(
     r"v\d+|\d+(\.\d+)?|vision|vl|audio|gptq|awq|gguf|fp8|bnb|int[48]|4bit|8bit|[24]bits?)(?![a-z0-9])"
 )
 """Words behind the name of a model that make it another one, or its weights of another kind."""
+
+
+_VERSIONED = re.compile(r"[a-z]+-?\d+(\.\d+)?-\d+(\.\d+)?[mb]")
+"""Names that say a family, its version and a size: a model that is tuned from one may end with it."""
 
 
 class HubModels:
@@ -84,8 +89,9 @@ class HubModels:
         known = [
             key for key in self._catalogue if "/" not in key and (own == key or own.startswith((f"{key}-", f"{key}_")))
         ]
+        known += [key for key in self._catalogue if _VERSIONED.fullmatch(key) and own.endswith(f"-{key}")]
         origin = max(known, key=len, default="")
-        if not origin or _OTHER_SIZE.search(own[len(origin) :]):
+        if not origin or _OTHER_SIZE.search(own.removeprefix(origin) if own.startswith(origin) else ""):
             return None
         self._tape.assume(f"the configuration of {name} is taken to be that of {origin}, by its name", "model.config")
         return self.configuration(f"{origin}/{folder}" if folder else origin)
@@ -149,6 +155,21 @@ class HubModels:
             model = model.to("cuda")
         nothing: dict[str, Any] = {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []}
         return (model, nothing) if output_loading_info else model
+
+
+def copies(module: Any) -> None:
+    """transformers.utils.hub: a copy of a model on disk that is not there has no files. The hub takes no such name."""
+
+    def file(real: Any, *args: Any, **kwargs: Any) -> Any:
+        path = args[0] if args else kwargs.get("path_or_repo_id")
+        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
+        on_disk = name.startswith((os.sep, ".", "~")) or name.count("/") > 1
+        if on_disk and not os.path.exists(name) and kwargs.get("_raise_exceptions_for_missing_entries") is False:
+            return None
+        return real(*args, **kwargs)
+
+    for name in ("cached_file", "cached_files"):
+        wrap(module, name, file)
 
 
 def _asked(stated: Any, in_4bit: bool, in_8bit: bool) -> Callable[[str], Any]:
@@ -235,7 +256,7 @@ class Tokenizers:
             except Exception:
                 if os.path.isdir(str(name)):
                     raise
-            return self._made(name, kwargs.get("subfolder"))
+            return _of_class(self._made(name, kwargs.get("subfolder")), klass)
 
         cls.from_pretrained = classmethod(from_pretrained)
 
@@ -266,6 +287,17 @@ class Tokenizers:
         tokenizer.chat_template = _TEMPLATE
         self._tape.assume(f"the tokenizer of {name} is made up, with a token for each word", "train.seq_len")
         return tokenizer
+
+
+def _of_class(tokenizer: Any, asked: Any) -> Any:
+    """The tokenizer as one of the class that was asked for: processors look at it, and programs call its methods."""
+    base = type(tokenizer)
+    if isinstance(tokenizer, asked) or not isinstance(asked, type) or asked.__name__.startswith("Auto"):
+        return tokenizer
+    with contextlib.suppress(TypeError):  # classes whose objects are laid out in another way
+        both = () if issubclass(asked, base) else (base, asked)
+        tokenizer.__class__ = type(asked.__name__, both, {"__module__": asked.__module__}) if both else asked
+    return tokenizer
 
 
 def uploads(module: Any, tape: Tape) -> None:

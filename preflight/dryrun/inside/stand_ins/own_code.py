@@ -161,6 +161,14 @@ def asked_by_program() -> bool:
     return program_frame() is not None
 
 
+def called_by_program() -> bool:
+    """Whether the function at work was called by the program's own line, with no library between."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(places.HERE):
+        frame = frame.f_back
+    return frame is not None and places.is_users(frame.f_code.co_filename)
+
+
 def _users_frames() -> Iterator[Any]:
     frame: Any = sys._getframe(2)
     while frame is not None:
@@ -186,12 +194,25 @@ def _catches(frame: Any, errors: tuple[str, ...]) -> bool:
 @functools.cache
 def _tries(path: str, errors: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     """Lines of a file, from and to, for whose errors there is such a `try`."""
+    last = _last_statements(tree_of(path))
     found = [
         node
         for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Try) and any(_goes_on(one, errors) for one in node.handlers)
+        if isinstance(node, ast.Try) and node not in last and any(_goes_on(one, errors) for one in node.handlers)
     ]
     return tuple((node.body[0].lineno, node.body[-1].end_lineno or 0) for node in found)
+
+
+def _last_statements(tree: ast.Module) -> list[ast.stmt]:
+    """The last statement of a program, and those at the end of it: nothing follows on an error that they handle."""
+    found: list[ast.stmt] = []
+    mains = [one.body for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "main"]
+    for body in (tree.body, *mains):
+        while body:
+            found.append(body[-1])
+            inner = body[-1]
+            body = inner.body if isinstance(inner, (ast.If, ast.With)) else []
+    return found
 
 
 def _goes_on(handler: ast.ExceptHandler, errors: tuple[str, ...]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from .. import places
 from ..patches import wrap
 from ..tape import Tape
-from .own_code import ends, may_be_missing, program_frame, tree_of
+from .own_code import called_by_program, ends, may_be_missing, program_frame, tree_of
 
 _ASKS = ("exists", "isfile", "isdir", "is_file", "is_dir")
 
@@ -80,6 +80,20 @@ class Required:
         """os.path."""
         for name in ("exists", "isfile", "isdir"):
             wrap(module, name, self._asked)
+
+    def integrity(self, module: Any) -> None:
+        """torchvision.datasets.utils: whether a file is whole, asked by a data set of the program's own."""
+
+        def whole(real: Any, path: Any, *args: Any, **kwargs: Any) -> bool:
+            if real(path, *args, **kwargs):
+                return True
+            if os.path.exists(path) or not called_by_program() or may_be_missing():
+                return False
+            self._tape.data_made_up = True
+            self._tape.assume(f"{os.fspath(path)} is not there, and the program needs it: it was told that it is")
+            return True
+
+        wrap(module, "check_integrity", whole)
 
     def objects(self, module: Any) -> None:
         """pathlib."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import io
 import os
+import re
+import sys
 from typing import Any
 
 import torch
@@ -17,6 +19,30 @@ PICTURE = (500, 400)
 CLASSES, PICTURES = 1000, 4096
 LIKE = ("MNIST", "FashionMNIST", "KMNIST")
 """Data sets with the pictures and classes of MNIST. EMNIST and QMNIST have more."""
+
+
+_SIZES = ("size", "res", "resolution", "image_size", "img_size", "crop_size")
+_SIDE = re.compile(r"(?<![0-9a-zA-Z])(\d{2,4})(?:x\1)?(?![0-9a-zA-Z])")
+
+
+def size_stated(folder: str) -> tuple[int, int] | None:
+    """The size of the pictures in a folder: that of the option beside the one that names the folder (`--hr_path DIR
+    --hr_size 512`), else a number in its name that sides of pictures have (`lr-256`)."""
+    words = [word for one in sys.argv[1:] for word in (one.split("=", 1) if one.startswith("--") else [one])]
+    options = {words[i].lstrip("-").replace("-", "_"): words[i + 1] for i in range(len(words) - 1)}
+    for name, value in options.items():
+        stem = name.rpartition("_")[0]
+        if stem and len(value) > 1 and folder.startswith(value.rstrip("/")):
+            sides = [options.get(f"{stem}_{one}", "") for one in _SIZES]
+            known = next((int(one) for one in sides if one.isdigit()), 0)
+            if known:
+                return known, known
+    found = [int(one) for one in _SIDE.findall(folder) if int(one) % _EIGHT == 0 and int(one) <= _LARGEST]
+    return (found[-1], found[-1]) if found and found[-1] >= _SMALLEST else None
+
+
+_EIGHT, _SMALLEST, _LARGEST = 8, 32, 1024
+"""What sides of pictures are multiples of, and between."""
 
 
 def encoded() -> io.BytesIO:
