@@ -1,7 +1,8 @@
 """The values with which a field that is not known well may take the most, or the least, and the numbers behind them.
 
 The worst value of a field is in `WORST`, the least in `LEAST`. A number has no worst: one that is `BEYOND` times larger
-stands for it. Any other field, a model's name say, has no worst value.
+stands for it, and for a length the positions of the model where it has a table of them. Any other field, a model's name
+say, has no worst value.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from preflight.memory.device.positions import longest
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.spelling import kind_of
@@ -182,6 +184,9 @@ def values_of(job: Job, name: str, held: Held) -> tuple[object, ...] | None:
         return tuple(value for value in WORST[name] if not may or value == own or value in may)
     if held.others:
         return tuple(sorted((own, *map(thawed, held.others)), key=_downwards))
+    most = longest(job, name)
+    if most is not None and (own is None or (isinstance(own, int) and own <= most)):
+        return (most,)
     if own is None:
         return _of_kind(name)
     if isinstance(own, bool):

@@ -564,3 +564,15 @@ def test_defaults_of_a_command_line_that_no_file_gives_are_assumed(
     assert found.device.verdict == verdict
     if command is None:
         assert {one.why for one in found.device.assumptions} == {"no file gives its command line"}
+
+
+NAMED_LENGTH = LOOP.replace("args.max_length", "int(sys.argv[1])").replace(
+    "import argparse", "import argparse\nimport sys"
+)
+
+
+@pytest.mark.parametrize(("gpu", "verdict"), [("T4", "fits-if"), ("A100-80GB", "fits")])
+def test_a_length_is_doubted_up_to_the_table_of_positions(project: Write, gpu: str, verdict: str) -> None:
+    device = worst(judged(project({"train.py": NAMED_LENGTH}), "train.py", gpu, train__batch_size=12)).device
+    assert device is not None
+    assert device.verdict == verdict  # the name of a setting says 512, gpt2 takes 1,024

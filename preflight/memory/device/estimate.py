@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from preflight.memory.device.law import loss_and_kernels
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower_bound import lower_bound
-from preflight.memory.device.open_settings import at_least, fullest, has_few_values, over_candidates
+from preflight.memory.device.open_settings import at_least, at_most, fullest, has_few_values, over_candidates
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.phases import computes_loss, note_on_images, phases_beside
 from preflight.memory.device.prepare import prepare
@@ -82,12 +82,15 @@ def _in_samples(job: Job, found: DeviceEstimate) -> DeviceEstimate:
 def _without_a_law(
     job: Job, reason: Unknown, gpu: Gpu | None, tracing: Tracing, verdict_alone: bool
 ) -> DeviceEstimate | Unknown:
-    """The estimate of a job that has no law because a setting is not known: over all values of the setting, else a
-    lower bound."""
+    """The estimate of a job that has no law because a setting is not known: over all values of the setting, of its
+    most where that fits, else a lower bound."""
     estimated = partial(estimate, gpu=gpu, tracing=tracing, verdict_alone=verdict_alone)
     found = over_candidates(job, reason, estimated)
     if not isinstance(found, Unknown):
         return found
+    longest = at_most(job, found, estimated)
+    if longest is not None:
+        return longest
     space = room(job, gpu)
     states = lower_bound(job, space, found)
     if space[0] is None or (not isinstance(states, Unknown) and states.verdict == "exceeds"):

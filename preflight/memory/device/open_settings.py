@@ -4,7 +4,8 @@ Where every value exceeds the GPU, so does the job, and the smallest estimate is
 job fits, and the largest estimate is reported. Where verdicts differ there is none, and the reason says which values
 would fit.
 
-A batch or a length may be any number: the smallest, 1, decides whether the job can fit at all.
+A batch or a length may be any number: the smallest, 1, decides whether the job can fit at all. A length is at most the
+positions that the model has a table of: where those fit, every length does.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from preflight.memory.device.positions import longest
 from preflight.vocabulary.estimates import DeviceEstimate, Interval
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Unknown
@@ -54,14 +56,36 @@ def over_candidates(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEs
 def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | None:
     """The estimate with the smallest value of the setting that `reason` names, if even that exceeds the GPU: then every
     value does. None where it does not, or where another setting is missing."""
-    name = next((name for name in SMALLEST if reason.fields == (f"train.{name}",)), None)
-    if name is None or getattr(job.train, name) is not None:
-        return None
-    found = estimate(job.model_copy(update={"train": job.train.model_copy(update={name: SMALLEST[name]})}))
-    if isinstance(found, Unknown) or found.verdict != "exceeds":
+    name = _missing(job, reason)
+    found = estimate(_with(job, name, SMALLEST[name])) if name is not None else reason
+    if isinstance(found, Unknown) or name is None or found.verdict != "exceeds":
         return None
     note = f"a lower bound: train.{name} is not known, and {SMALLEST[name]} is the least that it can be"
     return replace(found, lower_bound=True, find_largest_batch=lambda: None, notes=(*found.notes, note))
+
+
+def at_most(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | None:
+    """The estimate with the longest that the length can be that `reason` names, if even that fits the GPU: then every
+    length does. None where it does not, where nothing ends the length, or where another setting is missing."""
+    name = _missing(job, reason)
+    most = longest(job, f"train.{name}")
+    if name is None or most is None:
+        return None
+    found, least = (estimate(_with(job, name, length)) for length in (most, SMALLEST[name]))
+    if isinstance(found, Unknown) or found.verdict != "fits" or isinstance(least, Unknown):
+        return None
+    note = f"train.{name} not known: the estimate is an upper bound, at the {most:,} positions of the model"
+    return replace(_widened(found, least), notes=(*found.notes, note))
+
+
+def _missing(job: Job, reason: Unknown) -> str | None:
+    """The number of `train` that `reason` names alone."""
+    name = next((name for name in SMALLEST if reason.fields == (f"train.{name}",)), None)
+    return name if name is not None and getattr(job.train, name) is None else None
+
+
+def _with(job: Job, name: str, value: int) -> Job:
+    return job.model_copy(update={"train": job.train.model_copy(update={name: value})})
 
 
 def has_few_values(reason: Unknown) -> bool:

@@ -45,6 +45,19 @@ def positions_of(job: Job) -> Positions | None:
     return Positions(number - 2 if family in PADDED else number, learned)
 
 
+def longest(job: Job, field: str) -> int | None:
+    """The most tokens that a field of lengths can have, whatever the data; None where nothing ends them.
+
+    An index beyond a table of positions is an error of torch. Packed rows are longer: the positions of each sample in
+    them start anew.
+    """
+    if job.train.sequences not in ("exact", "bound", "dynamic"):
+        return None
+    table = positions_of(job)
+    most = table.usable if table is not None and table.learned else None
+    return {"train.seq_len": most, "train.target_len": targets_of(job) or most}.get(field)
+
+
 def targets_of(job: Job) -> int | None:
     """The positions of the decoder if it has a table of them (448 for Whisper), else None."""
     number = _config(job)[1].get("max_target_positions")

@@ -55,10 +55,38 @@ def test_two_open_settings() -> None:
     assert any("train.precision and train.gradient_checkpointing" in note for note in found.notes)
 
 
-def test_a_length_is_no_such_setting() -> None:
-    found = on(40, **{"train.seq_len": None})
+def test_a_length_is_at_most_the_positions_of_the_model() -> None:
+    found = on(80, **{"train.seq_len": None, "train.precision": "fp32"})
+    longest = on(80, **{"train.seq_len": 512, "train.precision": "fp32"})
+    assert isinstance(found, DeviceEstimate)
+    assert isinstance(longest, DeviceEstimate)
+    assert (found.verdict, found.lower_bound) == ("fits", False)
+    assert found.process.expected == longest.process.expected
+    shortest = on(80, **{"train.seq_len": 1, "train.precision": "fp32"})
+    assert isinstance(shortest, DeviceEstimate)
+    assert found.process.low == shortest.process.low
+    assert any("at the 512 positions of the model" in note for note in found.notes)
+
+
+def test_where_the_longest_does_not_fit_the_length_is_unknown() -> None:
+    found = on(12, **{"train.seq_len": None, "train.precision": "fp32"})
     assert isinstance(found, Unknown)
-    assert found.words == "train.precision is not known"
+    assert found.fields == ("train.seq_len",)
+
+
+def test_a_length_and_a_precision() -> None:
+    found = on(80, **{"train.seq_len": None})
+    assert isinstance(found, DeviceEstimate)
+    assert found.verdict == "fits"
+    assert any("train.precision not known" in note for note in found.notes)
+
+
+def test_nothing_ends_the_length_of_packed_rows_and_of_rotary_positions() -> None:
+    open_length = {"train.seq_len": None, "train.precision": "fp32"}
+    for more in ({"train.sequences": "packed"}, {"model.name": "EleutherAI/pythia-70m", "task": "causal-lm"}):
+        found = on(80, **open_length, **more)
+        assert isinstance(found, Unknown)
+        assert found.fields == ("train.seq_len",)
 
 
 def test_without_a_gpu_nothing_is_judged() -> None:
