@@ -151,6 +151,9 @@ class _Reading:
         elif record.method.startswith("freeze_") and not isinstance(record.callee, FunctionValue):
             if self._of_training(record):
                 yield _Change(record, (_FREEZING[record.method],) if record.method in _FREEZING else ())
+        elif record.method == "_freeze_parameters":  # of the encoders of speech models
+            if self._of_training(record):
+                yield _Change(record, self._below(record, (EVERY,)))
         elif record.method in (*_PARAMETERS, *_MODULES):
             loop = switched_in_loop(record, self._project)
             if loop is not None and self._of_training(record):

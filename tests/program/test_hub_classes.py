@@ -70,6 +70,10 @@ def test_a_class_that_freezes_its_part(tmp_path: Path) -> None:
     assert told(tmp_path).get("train.frozen") is None
 
 
+def test_a_class_that_freezes_a_part_of_its_part(tmp_path: Path) -> None:
+    assert told(tmp_path, more="self.bert.embeddings._freeze_parameters()")["train.frozen"] == ("embeddings",)
+
+
 def test_a_loader_of_its_own_is_followed(tmp_path: Path) -> None:
     own = "@classmethod\n    def from_pretrained(cls, name):\n        return cls(AutoConfig.from_pretrained('gpt2'))"
     text = PROGRAM.replace("    def forward", f"    {own}\n    def forward")
