@@ -19,7 +19,7 @@ from typing import Any
 
 from law_files import run, versions, write
 
-from preflight.memory.device.fit.image_sides import ANY, make_at_sides, sides
+from preflight.memory.device.fit.image_sides import ANY, GRAIN, make_at_sides, sides
 from preflight.memory.device.fit.make import CannotMake, verify
 from preflight.memory.device.fit.one_model import make_at
 from preflight.memory.device.fit.subprocess import TraceError
@@ -156,7 +156,28 @@ def at_all_sides(family: str, model: Mapping[str, Any], kind: str, setup: Setup)
         law = make_at_sides(model, kind, setup, run)
         check_at_own_side(law, family, key_of(kind, setup, f"image={model['image_size']}"), model["image_size"])
     target = law if isinstance(law, str) else f"{family}|{key}"
-    return {key: law, **{key_of(kind, setup, f"image={side}"): target for side in sides()}}
+    filed: dict[str, MadeLaw | str] = {key_of(kind, setup, f"image={side}"): target for side in sides()}
+    return {key: law, **filed, **at_grain(family, key, model, kind, setup)}
+
+
+def at_grain(family: str, key: str, model: Mapping[str, Any], kind: str, setup: Setup) -> dict[str, MadeLaw | str]:
+    """The law of a side of GRAIN pixels, whose last maps are single points: that of any side where its events are the
+    same there, else one of its own; none of a model that takes no such images."""
+    small = key_of(kind, setup, f"image={GRAIN}")
+    there, law = load(LawKey(family, small)), load(LawKey(family, key))
+    if there is not None or law is None:
+        return {} if there is None else {small: there}
+    point = {"b": TWIN_BATCH, "i": GRAIN}
+    request = TraceRequest({**model, "image_size": GRAIN}, setup, kind, True).at(point)
+    try:
+        (trace,) = run([request])
+    except TraceError:
+        return {}
+    try:
+        verify(law, trace, point)
+    except CannotMake:
+        return {small: make_at({**model, "image_size": GRAIN}, kind, setup, {"b": 1, "i": GRAIN}, run)}
+    return {small: f"{family}|{key}"}
 
 
 def check_at_own_side(law: MadeLaw, family: str, key: str, side: int) -> None:

@@ -39,7 +39,7 @@ def adapter_bindings(records: Sequence[CallRecord]) -> list[Binding]:
             if _applies(record):
                 reason = Unknown("which adapters are made is not known", Cause.not_read)
                 found += under(record.conditions, [bind("train.peft.method", Const(reason, record.origin))])
-    if not found and not adapts(records):
+    if not found and not adapting(records):
         found += unread_wrappers(records)
     return found
 
@@ -71,9 +71,9 @@ def unread_wrappers(records: Sequence[CallRecord]) -> Iterator[Binding]:
             yield from under(record.conditions, [unknown])
 
 
-def adapts(records: Sequence[CallRecord]) -> bool:
-    """Whether the program makes adapters, LoRA included. They freeze the model that they adapt."""
-    return any(_is_configuration(record) or _applies(record) for record in records)
+def adapting(records: Sequence[CallRecord]) -> list[CallRecord]:
+    """The calls that make adapters, LoRA included, or else their configurations. Adapters freeze what they adapt."""
+    return [one for one in records if _applies(one)] or [one for one in records if _is_configuration(one)]
 
 
 def applied(records: Sequence[CallRecord]) -> list[CallRecord]:

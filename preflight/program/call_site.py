@@ -170,9 +170,12 @@ def loops_around(record: CallRecord, project: Project) -> list[ast.For | ast.Whi
     return found
 
 
+_MODULES = ("Module", "PreTrainedModel")
+
+
 def is_module(cls: ClassValue | None) -> bool:
-    """Whether a class of the project derives from torch.nn.Module, LightningModule or the like."""
-    return cls is not None and any(base.endswith("Module") for base in cls.external_bases)
+    """Whether a class of the project derives from torch.nn.Module, LightningModule, PreTrainedModel or the like."""
+    return cls is not None and any(base.endswith(_MODULES) for base in cls.external_bases)
 
 
 def without_gradients(record: CallRecord) -> bool:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from preflight.program.adapters import adapts
-from preflight.program.bindings import bind, constant, under
+from preflight.program.adapters import adapting
+from preflight.program.bindings import bind, constant, decides, fold, under
 from preflight.program.call_site import (
     around,
     is_evaluation,
@@ -33,7 +33,7 @@ from preflight.program.trained import Trained, reachable, trained
 from preflight.python.objects import Abstract, Attribute, CallRecord, FunctionValue, Instance, alternatives
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Unknown
+from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _LIBRARIES = ("transformers.", "torchvision.", "timm.", "open_clip.")
 _PARAMETERS = ("parameters", "named_parameters")
@@ -73,12 +73,29 @@ class _Change(Struct, frozen=True):
 def frozen_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
     """One binding with every frozen part, or the reason why they are not known; empty if nothing is frozen.
 
-    Adapters freeze what they adapt: beside them a model that is frozen as a whole says nothing more.
+    Adapters freeze what they adapt: beside them a model that is frozen as a whole says nothing more. In a run that
+    makes none it says what it says elsewhere.
     """
     read = _Reading(records, project)
     found = [one for record in records for one in read.changes(record)]
-    if adapts(records):
-        found = [one for one in found if one.fixed]
+    adapters = adapting(records)
+    if not adapters:
+        return _bindings(found, read)
+    beside = _bindings([one for one in found if one.fixed], read)
+    without = tuple(fold(Op("not", (_all(one.conditions),))) for one in adapters)
+    if not all(map(decides, without)) or all(one.fixed for one in found):
+        return beside
+    return [*beside, *under(without, _bindings(found, read))]
+
+
+def _all(conditions: Sequence[Expr]) -> Expr:
+    whole: Expr = Const(True)
+    for one in conditions:
+        whole = one if whole == Const(True) else Op("and", (whole, one), one.origin)
+    return whole
+
+
+def _bindings(found: Sequence[_Change], read: _Reading) -> list[Binding]:
     found = _since_all_trained(sorted((*found, *read.new_layers(found)), key=lambda one: one.record.number))
     frozen = [one for one in found if not one.trains]
     if not frozen:
@@ -134,6 +151,9 @@ class _Reading:
         elif record.method.startswith("freeze_") and not isinstance(record.callee, FunctionValue):
             if self._of_training(record):
                 yield _Change(record, (_FREEZING[record.method],) if record.method in _FREEZING else ())
+        elif record.method == "_freeze_parameters":  # of the encoders of speech models
+            if self._of_training(record):
+                yield _Change(record, self._below(record, (EVERY,)))
         elif record.method in (*_PARAMETERS, *_MODULES):
             loop = switched_in_loop(record, self._project)
             if loop is not None and self._of_training(record):

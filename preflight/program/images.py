@@ -1,4 +1,4 @@
-"""torchvision's transforms and data sets -> train.image_size, data.samples."""
+"""Transforms of torchvision and albumentations, and data sets -> train.image_size, data.samples."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _CROPS = ("RandomResizedCrop", "RandomCrop", "CenterCrop", "Resize", "RandomSizedCrop")
 """Transforms that decide the size; of several in a row the last one does."""
+_ALBUMENTATIONS = "albumentations."
+_PAIRS = {"RandomSizedCrop": 1}
+"""Position of `height` among the arguments of albumentations' transforms before release 2, where it is not the first;
+`width` follows. From 1.4 on, some take `size=(height, width)` in the place of the two."""
 DATA_SETS: Mapping[str, tuple[int, int]] = {
     "CIFAR10": (50_000, 32), "CIFAR100": (50_000, 32), "MNIST": (60_000, 28), "FashionMNIST": (60_000, 28),
     "KMNIST": (60_000, 28), "SVHN": (73_257, 32), "STL10": (5_000, 96),
@@ -23,7 +27,7 @@ DATA_SETS: Mapping[str, tuple[int, int]] = {
 
 
 def image_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
-    """The size of training images and the number of samples, from torchvision's transforms and data sets."""
+    """The size of training images and the number of samples, from transforms and torchvision's data sets."""
     found: list[Binding] = []
     sets = [record for record in records if _is_training_set(record)]
     for record in sets:
@@ -31,7 +35,7 @@ def image_bindings(records: Sequence[CallRecord], project: Project) -> list[Bind
         own = {"data.samples": samples, "train.image_size": side}
         made = [bind(field, Const(value, record.origin), Rank.default) for field, value in own.items()]
         found += under(record.conditions, made)
-    every = [record for record in records if _is_size(record) and record.argument("size", 0) is not None]
+    every = [record for record in records if _is_size(record) and _size(record) is not None]
     apart = _apart(every, sets)
     if apart is None:
         return [*found, *_sizes(every, records, project)]
@@ -65,7 +69,7 @@ def _sizes(every: Sequence[CallRecord], records: Sequence[CallRecord], project: 
     training = [record for record in every if _role(record, project) != "validation"] or every
     composed = {_compose(record, project): record for record in training}.values()
     last = [one for record in composed for one in in_turns(record, training, records, project)]
-    sizes = [(record, _side(record.argument("size", 0) or Const(None))) for record in last]
+    sizes = [(record, _side(_size(record) or Const(None))) for record in last]
     always = [(record, size) for record, size in sizes if not _perhaps(record)]
     later = [_side(record.argument("size", 1) or Const(None)) for record in _resizes(records)] if always else []
     if any(not same(size, always[0][1]) for size in (*(size for _, size in always), *later)):
@@ -117,7 +121,18 @@ def _side(size: Expr) -> Expr:
 
 
 def _is_size(record: CallRecord) -> bool:
-    return record.name.startswith("torchvision.transforms") and record.method in _CROPS
+    return record.name.startswith(("torchvision.transforms", _ALBUMENTATIONS)) and record.method in _CROPS
+
+
+def _size(record: CallRecord) -> Expr | None:
+    """The size that a transform gives: one number, or a pair."""
+    if not record.name.startswith(_ALBUMENTATIONS):
+        return record.argument("size", 0)
+    first = _PAIRS.get(record.method, 0)
+    if (size := record.argument("size", None if first else 0)) is not None and not record.argument("width", first + 1):
+        return size if isinstance(constant(size), tuple) or isinstance(size, Op) else None
+    high, wide = record.argument("height", first), record.argument("width", first + 1)
+    return Op("tuple", (high, wide), first_origin(high, wide)) if high is not None and wide is not None else None
 
 
 def _role(record: CallRecord, project: Project) -> str:

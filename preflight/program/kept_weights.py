@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
 from preflight.program.bindings import bind
-from preflight.program.call_site import around, is_module, loops_around, targets
+from preflight.program.call_site import around, is_module, loops_around, targets, words
 from preflight.program.checkpoints import makes_model
 from preflight.python.objects import CallRecord, Instance, alternatives
 from preflight.vocabulary.project import Project
@@ -60,10 +61,30 @@ def _copies(record: CallRecord, project: Project) -> Iterator[_Copy]:
         weights = (weights or model) and _of_state(record)
     else:
         weights, model = record.method == "clone" and _each_weight(record, project), False
+    if model and not weights and _is_new_layer(record, project):
+        return
     if (weights or model) and not _goes_to_the_host(record, project):
         place = _place(record, project, weights)
         if place != ():
             yield _Copy(record, place, weights and _repeats(record, project))
+
+
+def _is_new_layer(record: CallRecord, project: Project) -> bool:
+    """Whether a module makes one more of its layers by the call: `self.layers.append(copy.deepcopy(layer))` in its
+    `__init__`. A copy that its name calls one is none."""
+    inside = list(around(record, project))
+    found = ((one, owner) for one, owner in pairwise(inside) if isinstance(one, ast.FunctionDef))
+    method, owner = next(found, (None, None))
+    if method is None or method.name != "__init__" or not isinstance(owner, ast.ClassDef):
+        return False
+    statement = next(node for node in inside if isinstance(node, ast.stmt))
+    module = any(ast.unparse(base).endswith(("Module", "PreTrainedModel")) for base in owner.bases)
+    return module and not words(ast.unparse(statement)) & _COPIES
+
+
+_COPIES = frozenset({"ema", "teacher", "target", "momentum", "average", "averaged", "shadow", "old", "ref", "reference",
+                     "best", "k", "key"})  # fmt: skip
+"""Words in the names of copies that are no layers of what is trained."""
 
 
 def _place(record: CallRecord, project: Project, weights: bool) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ from preflight.program.library_parts import rebuilt_part
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, reachable, trained
+from preflight.python.hooks.hub_classes import is_hub_class
 from preflight.python.objects import CallRecord, ClassValue, External, FunctionValue, Instance, has_unknown, is_expr
 from preflight.vocabulary.batch_statistics import of_target
 from preflight.vocabulary.project import Project
@@ -259,7 +260,8 @@ _CHOICES = Unknown("each choice of a sample is a sequence, and the samples say h
 def _hub_model(record: CallRecord, records: Sequence[CallRecord], project: Project) -> list[Binding]:
     name = _model_class(record)
     if name is None:
-        return []
+        of_project = record.method == "from_pretrained" and is_hub_class(record.receiver_object)
+        return _loading(record) if of_project else []
     task = task_of(name)
     found = [bind("task", Const(task, record.origin))] if task else []
     if task == "other":
@@ -306,6 +308,8 @@ def _trainers_model(record: CallRecord, project: Project) -> list[Binding]:
 def _loading(record: CallRecord) -> list[Binding]:
     """Keywords of from_pretrained that decide memory."""
     found = dtype_and_attention(record.kwargs)
+    if (checkpoints := record.argument("gradient_checkpointing")) is not None:  # of the configuration
+        found.append(bind("train.gradient_checkpointing", when(checkpoints, Const(True), Const(None))))
     configured = record.object("quantization_config")
     if configured is not None and not is_expr(configured):
         return [*found, *_length(record)]  # it decides, where both are given (quantizers/auto.py)

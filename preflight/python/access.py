@@ -160,7 +160,12 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
     if isinstance(value, ClassValue):
         return value
     expr = to_expr(index)
-    if isinstance(value, Container) and not isinstance(expr, Const) and is_constant(whole := to_expr(value)):
+    plain = (
+        isinstance(value, Container)
+        and not isinstance(expr, Const)
+        and not any(map(_has_attributes, value.items.values()))
+    )
+    if plain and is_constant(whole := to_expr(value)):
         return ev.op("get", (whole, expr), origin)  # constants: the reference is resolved later
     key = ev.value_of(expr)
     if isinstance(value, Config):
@@ -184,6 +189,11 @@ def item(ev: Evaluator, value: Abstract, index: Abstract, node: ast.expr, frame:
     )
 
 
+def _has_attributes(value: Abstract) -> bool:
+    """Whether it is an object of settings, `ml_collections.ConfigDict()`: an expression has no attributes."""
+    return isinstance(value, Container) and value.kind == "namespace"
+
+
 def comes_from_loader(value: Abstract | None) -> bool:
     """Whether it is a part of what a loop over a library's object gives: of a batch."""
     while isinstance(value, Attribute):
@@ -203,7 +213,7 @@ def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, nod
     """An item of a list or dict whose index may depend on parameters."""
     origin = frame.module.origin(node)
     if isinstance(key, Unknown):
-        if not all(is_expr(one) for one in value.items.values()):
+        if not all(is_expr(one) and not _has_attributes(one) for one in value.items.values()):
             ev.chosen_by |= set(names(expr))
         first = next(iter(value.items.values()), None)
         if value.is_sequence and first is not None and not is_expr(first):

@@ -153,6 +153,10 @@ class Evaluator(ABC):
         self._numbered += 1
         return self._numbered
 
+    def last_number(self) -> int:
+        """The number of the last call."""
+        return self._numbered
+
     @contextmanager
     def unrecorded(self, frame: Frame) -> Iterator[None]:
         """What is interpreted inside leaves no calls, returns or decisions behind. `speculate` undoes its writes."""

@@ -50,8 +50,10 @@ class Position(Struct):
     """The calls of the enclosing `with` blocks and decorators."""
     loops: int = 0
     """The number of enclosing loops."""
-    turns: tuple[Expr, int] | None = None
-    """How often the one enclosing loop runs, where a setting decides it, and how many conditions stood before it."""
+    loops_after: list[int] = field(default_factory=list)
+    """The numbers of the last calls before these loops, where they are known."""
+    turns: tuple[Expr, int, int] | None = None
+    """How often the one enclosing loop runs, and how many conditions, and functions, stood before it."""
     functions: list[int] = field(default_factory=list)
     callers: list[CallRecord | None] = field(default_factory=list)
     """The functions that are being interpreted, the outermost first: ids of their nodes, and what called them."""
@@ -63,8 +65,14 @@ class Position(Struct):
     @property
     def turns_here(self) -> Expr | None:
         """How often the current statement runs; None where that is not known as an expression."""
-        known = self.turns is not None and self.loops == 1 and len(self.conditions) == self.turns[1]
-        return self.turns[0] if known and self.turns is not None else None
+        if self.turns is None or self.loops != 1:
+            return None
+        here = len(self.conditions), len(self.functions)
+        return self.turns[0] if here == self.turns[1:] else None
+
+    def loops_since(self, record: CallRecord | None) -> int:
+        """How many of the enclosing loops began after a call: those whose rounds share what it made."""
+        return self.loops - (0 if record is None else sum(number < record.number for number in self.loops_after))
 
     @property
     def in_function(self) -> list[Expr]:

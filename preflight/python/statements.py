@@ -163,11 +163,7 @@ def _for(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame) -> Flow:
         if count is None:
             count = count_of(ev, iterable)
         rehearse(ev, node, iterable, frame, lambda sample: _round(ev, node, frame, sample))
-        if isinstance(count, (Ref, Op, Const)) and not ev.position.loops:
-            ev.position.turns = count, len(ev.position.conditions)
-        flow = _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
-        ev.position.turns = ev.position.turns if ev.position.loops else None
-        return flow
+        return _repeated(ev, node, frame, item, count if isinstance(count, (Ref, Op, Const)) else None)
     exits = ev.position.exits
     before = len(exits)
     flow = _unrolled(ev, node, frame, items, 0)
@@ -191,8 +187,10 @@ def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: 
         if flow in ("return", "raise", "break"):
             return "next" if flow == "break" else flow
         del conditions[length:]
-        if depth > 8 or (steps - ev.steps_left) * (len(items) - index - 1) > UNROLL_STEPS:
-            return _loop_once(ev, node, frame, lambda: assign(ev, node.target, changes_in_loop(), frame))
+        more = len(items) - index - 1
+        if depth > 8 or (steps - ev.steps_left) * more > UNROLL_STEPS:
+            ends = any(kind != "continue" for kind, _ in exits[before:])
+            return _repeated(ev, node, frame, changes_in_loop(), None if ends or depth else Const(more))
         left = [condition for kind, condition in exits[before:] if kind != "continue"]
         if left:
             rest = items[index + 1 :]
@@ -203,6 +201,15 @@ def _unrolled(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, items: 
                 _note_exit(ev, "return", stays)
             return "next"
     return ev.execute(node.orelse, frame)
+
+
+def _repeated(ev: Evaluator, node: ast.For | ast.AsyncFor, frame: Frame, item: Abstract, count: Expr | None) -> Flow:
+    """Interpret one iteration that stands for `count` ones."""
+    if count is not None and not ev.position.loops:
+        ev.position.turns = count, len(ev.position.conditions), len(ev.position.functions)
+    flow = _loop_once(ev, node, frame, lambda: assign(ev, node.target, item, frame))
+    ev.position.turns = ev.position.turns if ev.position.loops else None
+    return flow
 
 
 def _any_item(iterable: Abstract) -> Abstract:
@@ -234,6 +241,7 @@ def _loop_once(
     position = ev.position
     returns, length, before = len(frame.returns), len(position.conditions), len(position.exits)
     position.loops += 1
+    position.loops_after.append(ev.last_number())
 
     def body() -> Flow:
         start()
@@ -241,6 +249,7 @@ def _loop_once(
 
     flow, changes = ev.speculate(None, body)
     position.loops -= 1
+    position.loops_after.pop()
     del position.conditions[length:]
     ev.merge(unknown("whether the loop runs is not known", cause=Cause.run_time), changes, {})
     runs = unknown("whether the loop ends early is not known", cause=Cause.run_time)

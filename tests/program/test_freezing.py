@@ -226,6 +226,28 @@ def test_adapters_freeze_the_model_themselves(tmp_path: Path) -> None:
     assert told(body, tmp_path) is None
 
 
+FREEZES_WITHOUT_ADAPTERS = """
+import peft
+parser.add_argument("--lora", action="store_true")
+args = parser.parse_args()
+model = transformers.AutoModelForCausalLM.from_pretrained("gpt2")
+if args.lora:
+    model = peft.get_peft_model(model, peft.LoraConfig(r=8))
+{} args.freeze:
+    model.requires_grad_(False)
+    for p in model.get_decoder().projector.parameters():
+        p.requires_grad = True
+"""
+
+
+@pytest.mark.parametrize("beside", ["elif", "if"])
+def test_a_run_without_adapters_freezes_what_the_program_freezes(beside: str, tmp_path: Path) -> None:
+    body = FREEZES_WITHOUT_ADAPTERS.format(beside)
+    assert is_unknown(told(body, tmp_path, given={"freeze": True, "lora": False}))
+    assert told(body, tmp_path, given={"freeze": True, "lora": True}) is None
+    assert told(body, tmp_path, given={"freeze": False, "lora": False}) is None
+
+
 SCORER = """
 class Scorer(torch.nn.Module):
     def __init__(self):

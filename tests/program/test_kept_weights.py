@@ -97,3 +97,24 @@ def test_a_place_holds_one_copy(line: str, tmp_path: Path) -> None:
 )
 def test_a_copy_on_the_host_or_none(line: str, tmp_path: Path) -> None:
     assert copies(line, tmp_path) is None
+
+
+LAYERS = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList()
+        for _ in range(3):
+            layer = Block()
+            self.{name}.append(copy.deepcopy(layer))
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = torch.nn.Linear(2, 2)
+net = Net()
+"""
+
+
+def test_a_layer_that_a_module_makes_of_another_is_no_copy(tmp_path: Path) -> None:
+    assert copies("pass", tmp_path, LAYERS.format(name="layers")) is None
+    assert isinstance(copies("pass", tmp_path, LAYERS.format(name="ema_layers")), Unknown)

@@ -119,6 +119,62 @@ def test_what_is_known_of_a_model_is_the_least(tmp_path: Path, body: str) -> Non
     assert "model.parameters" not in found
 
 
+LARGE_BLOCK = (
+    "class Large(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"
+    "        self.inner = nn.ModuleList()\n        self.inner.append(nn.Linear(size, size))\n"
+    "        for _ in range(3):\n            self.inner.append(nn.Linear(size, 2))\n"
+    + "".join(f"        self.l{i} = nn.Linear(size, 2)\n        self.n{i} = nn.LayerNorm(2)\n" for i in range(30))
+)
+"""A layer whose making takes so many steps that a loop over some of them is not followed to its end."""
+MANY = "self.out = nn.ModuleList()\nfor i in range(40):\n    "
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        MANY + "self.out.append(Large(width))",
+        MANY + "layer = Large(width)\n    self.out.append(copy.deepcopy(layer))",
+        "self.out = nn.ModuleList()\nfor i in range(depth):\n    self.out.append(Large(width))",
+        MANY + "self.out.append(Large(width))\nself.more = nn.ModuleList()\nself.more.append(nn.Linear(3, 3))",
+    ],
+)
+def test_a_long_loop_makes_as_many_layers_as_it_has_rounds(tmp_path: Path, body: str) -> None:
+    classes = f"import copy\n{LARGE_BLOCK}"
+    found = read(tmp_path, body, classes)
+    assert found["model.parameters"] == made_by_torch(body, classes)
+    assert found.get("train.copies.ema") is None
+
+
+@pytest.mark.parametrize("leaves", ["break", "continue"])
+def test_a_long_loop_that_a_round_may_leave_makes_an_unknown_number(tmp_path: Path, leaves: str) -> None:
+    body = MANY + f"if ask(i):\n        {leaves}\n    self.out.append(Large(width))"
+    assert not read(tmp_path, body, LARGE_BLOCK).keys() & {"model.parameters", "model.least_parameters"}
+
+
+def test_a_long_loop_whose_rounds_differ_is_no_count(tmp_path: Path) -> None:
+    body = MANY + "self.out.append(Large(width + i))"
+    found = read(tmp_path, body, LARGE_BLOCK)
+    least = found.get("model.least_parameters", 0)
+    assert "model.parameters" not in found
+    assert isinstance(least, int)
+    assert least < made_by_torch(body, LARGE_BLOCK)
+
+
+def test_an_object_of_settings_is_chosen_by_name(tmp_path: Path) -> None:
+    classes = """
+import ml_collections
+def settings(size):
+    made = ml_collections.ConfigDict()
+    made.body = ml_collections.ConfigDict({"size": size})
+    return made
+CHOICES = {"small": settings(8), "large": settings(16)}
+chosen = argparse.ArgumentParser()
+chosen.add_argument("--name", default="large")
+choice = CHOICES[chosen.parse_args().name]
+"""
+    assert read(tmp_path, "self.out = nn.Linear(choice.body.size, 4)", classes)["model.parameters"] == 17 * 4
+
+
 def test_the_class_is_named(tmp_path: Path) -> None:
     why = read(tmp_path, "self.out = nn.Linear(width, 10)")["model.name"]
     assert isinstance(why, Unknown)

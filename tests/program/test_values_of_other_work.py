@@ -269,3 +269,28 @@ def test_an_optimizer_and_loaders_that_were_not_seen_are_unknown(tmp_path: Path)
 def test_a_trainer_that_makes_its_own_is_known(tmp_path: Path) -> None:
     found = told(f"{TRAINER}Trainer(model, TrainingArguments('out')).train()\n", tmp_path)
     assert (found["train.optimizer"], found["data.workers"]) == ("adamw", 0)
+
+
+ALBUMENTED = {
+    "A.Resize(96, 96)": 96,
+    "A.Resize(height=96, width=128)": 128,
+    "A.Resize(128, 128), A.RandomCrop(width=96, height=96)": 96,
+    "A.RandomResizedCrop(size=(96, 96))": 96,
+    "A.RandomSizedCrop((64, 80), 96, 96)": 96,
+    "A.Resize(args.size, args.size)": 160,
+}
+
+
+@pytest.mark.parametrize(("row", "side"), ALBUMENTED.items())
+def test_sizes_of_albumentations(row: str, side: int, tmp_path: Path) -> None:
+    body = (
+        "import albumentations as A, argparse\nparser = argparse.ArgumentParser()\n"
+        f"parser.add_argument('--size', type=int, default=160)\nargs = parser.parse_args()\nt = A.Compose([{row}])\n"
+    )
+    assert told(body + LOOP, tmp_path)["train.image_size"] == side
+
+
+@pytest.mark.parametrize("row", ["A.RandomResizedCrop(96)", "A.LongestMaxSize(96)", "A.HorizontalFlip()"])
+def test_albumentations_that_give_no_size(row: str, tmp_path: Path) -> None:
+    found = told(f"import albumentations as A\nt = A.Compose([{row}])\n{LOOP}", tmp_path).get("train.image_size")
+    assert found is None or is_unknown(found)

@@ -116,13 +116,14 @@ def add_layers(record: CallRecord, ev: Evaluator) -> Abstract | None:
     name = constant_of(record.argument("name", 0)) if named else None
     if isinstance(name, str) and name in holder.attributes:
         ev.journal.remove(holder.attributes, name)  # the part takes the place of an older one
-    if isinstance(name, str) and isinstance(given, Instance) and not ev.position.loops:
+    loops = ev.position.loops_since(holder.record)
+    if isinstance(name, str) and isinstance(given, Instance) and not loops:
         ev.journal.write(holder.attributes, name, given)
         return holder
-    turns = ev.position.turns_here
+    turns = ev.position.turns_here if loops else None
     if items is not None and turns is not None:
         items = [Instance(REPEATED, origin=record.origin, state={"count": turns, "layer": item}) for item in items]
-    elif items is None or ev.position.loops:
+    elif items is None or loops:
         items = [Instance(UNCOUNTED, origin=record.origin)]
     for item in items:
         ev.journal.write(holder.attributes, ("layer", len(holder.attributes)), item)
@@ -136,7 +137,7 @@ def layers_of_base(record: CallRecord, ev: Evaluator) -> Abstract | None:
         return None
     several = "torch.nn.Sequential" not in holder.cls.external_bases
     parts = ev.iterate(record.arguments[0]) if several and record.arguments else list(record.arguments)
-    if parts is None or not record.complete or ev.position.loops:
+    if parts is None or not record.complete or ev.position.loops_since(holder.record):
         mark_changed(holder)
     for part in parts or ():
         ev.journal.write(holder.attributes, ("layer", len(holder.attributes)), part)

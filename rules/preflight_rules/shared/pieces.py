@@ -59,9 +59,9 @@ def missing_pieces(case: Case) -> list[Piece]:
         found.append(piece)
         job = with_fields(job, piece.points[0][0])
         estimates = case.estimate(job)
-    if estimates.device is None or estimates.device.lower_bound:
+    if estimates.device is None or estimates.device.lower_bound or _may_be_small(case):
         return []
-    return found if len(found) == 1 or not _may_be_small(case) else []
+    return found
 
 
 def _may_be_small(case: Case) -> bool:

@@ -67,7 +67,18 @@ def test_maps_grow_with_the_square_of_the_side() -> None:
     assert largest[448] == 4 * largest[224]
 
 
-@pytest.mark.parametrize("side", [225, 250, 32, 2048])
+@pytest.mark.parametrize("target", ["timm:resnet50", "torchvision:resnet18", "torchvision:vgg16"])
+def test_images_of_one_grain_are_answered_without_tracing(target: str) -> None:
+    small, larger = (
+        device.estimate(job(side, target, 1024), None) for side in (image_sides.GRAIN, image_sides.SMALLEST)
+    )
+    assert isinstance(small, DeviceEstimate)
+    assert isinstance(larger, DeviceEstimate)
+    assert not small.lower_bound
+    assert small.requested.expected < larger.requested.expected
+
+
+@pytest.mark.parametrize("side", [225, 250, 40, 2048])
 def test_a_side_that_no_law_was_proved_for_stays_unknown(side: int) -> None:
     assert isinstance(device.estimate(job(side), None), (Unknown, DeviceEstimate))
     found = device.estimate(job(side), None)
