@@ -12,12 +12,17 @@ from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.job import Job, identity
 from preflight.vocabulary.job import build as build_job
 from preflight.vocabulary.spelling import Invalid, normal
-from preflight.vocabulary.study import Bound, Box
+from preflight.vocabulary.study import Bound, Box, Source
 from preflight.vocabulary.values import Cause, Const, Unknown, Value, evaluate, names, shape, thawed, without_places
 
 _MAKERS: BoundedCache[JobMaker] = BoundedCache(64)
 _MADE: BoundedCache[MadeJob] = BoundedCache(256)
 """Jobs by their values: the launches of a tree are many, and have few different ones."""
+
+
+OF_RELEASES = ("train.attention",)
+"""Fields whose default depends on the release of the library: transformers computed attention step by step before its
+models had scaled_dot_product_attention."""
 
 
 class MadeJob(Struct, frozen=True):
@@ -74,9 +79,14 @@ class JobMaker(Struct, frozen=True, dict=True):
         unknown: dict[str, str] = {}
         varying = {bound.field for bound in self._varying}
         for bound in self.box.fields.values():
-            if bound.field not in varying:
+            if bound.field not in varying and not _left_to_the_law(bound):
                 _put(bound, evaluate(bound.expr), values, unknown)
         return values, unknown
+
+
+def _left_to_the_law(bound: Bound) -> bool:
+    """Whether a default is preflight's, of a field for which laws know another: of the model and its release."""
+    return bound.default and bound.source is Source.preflight and bound.field in OF_RELEASES
 
 
 def job_maker(box: Box) -> JobMaker:
