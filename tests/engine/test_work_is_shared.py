@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.engine import files
+from preflight.engine import files, settings
 from preflight.engine.check import CheckOptions, CheckSetup, again, analyse, setup
 from preflight.engine.estimator import Estimator
 from preflight.engine.files import batches
@@ -128,7 +128,7 @@ def test_the_identity_of_a_job_asks_for_changed_parts_alone(monkeypatch: pytest.
 def test_settings_are_looked_for_once_in_a_folder(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     root = project({f"{folder}/part{number}.py": "" for folder in ("one", "two") for number in range(20)})
     asked: list[Path] = []
-    load = files.load
+    load = settings.load
 
     def counting(start: Path) -> tuple[Settings, Path | None]:
         asked.append(start)
