@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
-from pathlib import PurePosixPath
 from typing import Protocol, cast
 
 from preflight.vocabulary.extensions import DIALECTS as GROUP
@@ -88,23 +87,29 @@ SUFFIXES = frozenset(suffix for _, suffixes in DIALECTS for suffix in suffixes)
 
 def may_recognise(path: str) -> bool:
     """Whether a file of that name may belong to a dialect. No file is opened."""
-    place = PurePosixPath(path)
-    suffix = place.suffix.lower()
-    return place.name.lower() in NAMES or suffix in SUFFIXES or any(suffix in one.SUFFIXES for one in added().values())
+    name, suffix = _name_and_suffix(path)
+    return name in NAMES or suffix in SUFFIXES or any(suffix in one.SUFFIXES for one in added().values())
+
+
+def _name_and_suffix(path: str) -> tuple[str, str]:
+    """The name of a file and its suffix, in lower case; a name that starts or ends with its only dot has none."""
+    name = path.rpartition("/")[2].lower()
+    dot = name.rfind(".")
+    return name, name[dot:] if 0 < dot < len(name) - 1 else ""
 
 
 def recognise(source: Source, project: Project) -> Dialect | None:
     """The dialect of a file, None if no dialect recognises it. Raises DocumentError if the file cannot be parsed."""
-    place = PurePosixPath(source.path)
-    named, suffix = NAMES.get(place.name.lower()), place.suffix.lower()
+    name, suffix = _name_and_suffix(source.path)
+    named = NAMES.get(name)
     if named is not None:
         dialect = load(named)
         return dialect if dialect.recognises(source, project) else None
     if suffix == "" and not source.text.startswith("#!"):
         return None
-    for name, suffixes in DIALECTS:
-        if suffix in suffixes and MARKS.get(name, "") in source.text:
-            dialect = load(name)
+    for own, suffixes in DIALECTS:
+        if suffix in suffixes and MARKS.get(own, "") in source.text:
+            dialect = load(own)
             if dialect.recognises(source, project):
                 return dialect
     additional = (one for one in added().values() if suffix in one.SUFFIXES)
@@ -167,6 +172,7 @@ def _problem(module: object) -> str | None:
     return f"it has no function {lacks[0]}" if lacks else None
 
 
+@lru_cache(maxsize=32)
 def load(name: str) -> Dialect:
     """Imports the module of a dialect."""
     return cast(Dialect, import_module(HOMES[name]))

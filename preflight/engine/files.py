@@ -42,6 +42,7 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
     Raises UsageError for a path that does not exist, SettingsError for broken settings.
     """
     cwd = real(cwd)
+    folders: dict[tuple[Path, Path], _Governed] = {}
     governing: dict[Path, tuple[Settings, Path | None]] = {}
     given: dict[tuple[Path, bool], dict[str, None]] = {}
     for text in paths:
@@ -51,12 +52,14 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
         if not observed.lexists(start):
             raise UsageError(f"{text}: there is no such file or directory")
         for path, named in _expand(start):
-            settings, file = load(path)
-            root = _root(path, start, file, cwd)
-            governing.setdefault(root, (settings, file))
-            name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-            if not matches(name, settings.exclude):
-                given.setdefault((root, named and not from_hook), {})[name] = None
+            folder = path.parent
+            governed = folders.get((folder, start))
+            if governed is None:  # all files of a folder have the same settings
+                governed = folders[folder, start] = _governed(folder, start, cwd)
+            governing.setdefault(governed.root, (governed.settings, governed.file))
+            name = governed.prefix + path.name
+            if not matches(name, governed.settings.exclude):
+                given.setdefault((governed.root, named and not from_hook), {})[name] = None
     found = []
     for root, (settings, file) in governing.items():
         named_here, walked = given.get((root, True), {}), given.get((root, False), {})
@@ -67,11 +70,29 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
 def batch_of(path: Path, cwd: Path) -> Batch:
     """One file that is known by its text (there may be none of that name), with its project's settings. Raises
     SettingsError."""
-    path = real(path.parent) / path.name
-    settings, file = load(path)
-    root = _root(path, path.parent, file, real(cwd))
-    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-    return Batch(root, settings, file, () if matches(name, settings.exclude) else (name,), ())
+    folder = real(path.parent)
+    governed = _governed(folder, folder, real(cwd))
+    name = governed.prefix + path.name
+    named = () if matches(name, governed.settings.exclude) else (name,)
+    return Batch(governed.root, governed.settings, governed.file, named, ())
+
+
+class _Governed(Struct, frozen=True):
+    """What holds for all files of a folder: the root of their project, its settings with their file, and what stands
+    before a file's name in its path from that root (the whole path where the root is elsewhere)."""
+
+    root: Path
+    settings: Settings
+    file: Path | None
+    prefix: str
+
+
+def _governed(folder: Path, start: Path, cwd: Path) -> _Governed:
+    settings, file = load(folder)
+    root = _root(folder, start, file, cwd)
+    if not folder.is_relative_to(root):
+        return _Governed(root, settings, file, os.path.join(folder, ""))
+    return _Governed(root, settings, file, "" if folder == root else f"{folder.relative_to(root).as_posix()}/")
 
 
 def _expand(start: Path) -> Iterator[tuple[Path, bool]]:
@@ -117,11 +138,10 @@ def checkout(root: Path) -> Path | None:
     return next((folder for folder in above(root) if observed.exists(folder / ".git")), None)
 
 
-def _root(path: Path, start: Path, settings_file: Path | None, cwd: Path) -> Path:
-    """The root of a file's project: of its settings, else its repository, else the cwd above it, else `start`."""
+def _root(folder: Path, start: Path, settings_file: Path | None, cwd: Path) -> Path:
+    """The root of a folder's project: of its settings, else its repository, else the cwd above it, else `start`."""
     if settings_file is not None:
         return real(settings_file.parent)
-    folder = path.parent
     repository = _repository(folder, cwd)
     if repository is not None:
         return real(repository)

@@ -11,7 +11,7 @@ that were not found, words of a command line that no parameter takes, and launch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, product
 
@@ -137,9 +137,10 @@ def standings(study: Study, box: Box, accepted: Accepted, tracing: Tracing) -> d
         found |= dict.fromkeys(SHARED, Held(Standing.assumed, why))
     open_images = IMAGES in box.fields and _by_default(box.fields[IMAGES])
     known = found.keys() - ({IMAGES} if open_images else set())
-    for job in _each_model(box):
+    jobs = list(_each_model(box))
+    for job in jobs:
         found |= _taken(_unstated(job, "images") if open_images else job, known, tracing)
-    if WEIGHTS in found and _may_load_in_half(box):
+    if WEIGHTS in found and _may_load_in_half(box, jobs):
         why = (
             f"transformers {AUTO_DTYPE[0]} loads weights in the type that they were saved in, and no release is stated"
         )
@@ -244,10 +245,10 @@ def _accepted(bound: Bound, accepted: Accepted) -> bool:
     return bound.source is Source.command_line or (isinstance(value, str) and accepted(value))
 
 
-def _may_load_in_half(box: Box) -> bool:
-    """Whether the release of transformers decides in which type the weights are loaded."""
+def _may_load_in_half(box: Box, jobs: Sequence[Job]) -> bool:
+    """Whether the release of transformers decides in which type the weights of the box's models are loaded."""
     fields = box.fields
-    if all(saved_in_fp32(job.model.name) for job in _each_model(box)):
+    if all(saved_in_fp32(job.model.name) for job in jobs):
         return False
     stated = _value(fields, "software.transformers")
     return (

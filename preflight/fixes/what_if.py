@@ -96,8 +96,8 @@ def changed(case: Case, changes: Mapping[str, object]) -> Job:
                 places[literal.origin] = (literal, Const(wanted, literal.origin))
     env: dict[str, Expr] = {name: Const(value) for name, value in {**box.fixed, **case.worst.assignment}.items()}
     derived: dict[str, object] = {}
-    for name, bound in box.fields.items():
-        expr = substitute(bound.expr, single)
+    for name, bound in box.fields.items() if places else ():
+        expr = substitute(bound.expr, single) if single else bound.expr
         if name in changes or not any(origin in places for origin in origins(expr)):
             continue
         try:

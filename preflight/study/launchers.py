@@ -8,7 +8,6 @@ scripts, sweeps and programs in the usual directories.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from functools import cached_property
@@ -29,10 +28,47 @@ USUAL = (
 
 
 LAUNCHERS = (".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".py")
-_WORD = re.compile(r"[A-Za-z0-9_\-]+")
+_LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_BLANKED = bytes(byte if byte in _LETTERS else 32 for byte in range(256))
+"""What every byte of a text in UTF-8 becomes, so that its words stand between blanks."""
 _SKIPPED = frozenset({"setup.py", "conftest.py"})
 
-Index = dict[str, list[str]]
+
+class Index:
+    """The files that contain a word, in their order. Words that were expected are found by one look at each text; any
+    other is searched for when it is asked for the first time."""
+
+    def __init__(self, expected: frozenset[bytes]) -> None:
+        self._expected = expected
+        self._files: dict[str, list[str]] = {}
+        self._texts: list[tuple[str, str]] = []
+
+    def add(self, path: str, text: str) -> None:
+        self._texts.append((path, text))
+        words = text.encode("utf-8", "replace").translate(_BLANKED).split()
+        for word in self._expected.intersection(words):
+            self._files.setdefault(word.decode("ascii"), []).append(path)
+
+    def files(self, word: str) -> list[str]:
+        if word not in self._files:
+            asked = [] if _of_word(word) in self._expected else self._texts
+            self._files[word] = [path for path, text in asked if _has_word(word, text)]
+        return self._files[word]
+
+    def leave(self, word: str, files: list[str]) -> None:
+        """Of the files that contain a word, those that are given the next time."""
+        self._files[word] = files
+
+
+def _of_word(word: str) -> bytes:
+    return word.encode("utf-8", "replace")
+
+
+def _has_word(word: str, text: str) -> bool:
+    """Whether a text has a word as one of its words; a name with other characters than a word's is none."""
+    if word not in text or not _LETTERS.issuperset(_of_word(word)):
+        return False
+    return _of_word(word) in _of_word(text).translate(_BLANKED).split()
 
 
 class Launchers:
@@ -108,30 +144,30 @@ class Launchers:
     def _candidates(self, path: str) -> Iterator[str]:
         """Files that mention `path` by its name, the closest first."""
         folder, name = posixpath.split(path)
-        stem, suffix = posixpath.splitext(name)
-        words = [posixpath.basename(folder) if stem == "__main__" else stem]
+        suffix = posixpath.splitext(name)[1]
+        word = _called(path)
         is_config = suffix in (".yaml", ".yml", ".json")
         is_module = suffix == ".py" and self.follower.dialect(path) is None
         seen: set[str] = set()
         for index in self._indices(folder):
-            for candidate in (one for word in words for one in self._mentioning(word, index)):
+            for candidate in self._mentioning(word, index):
                 # scripts and sweeps start programs; Python that starts a program has links by its own reader
                 if candidate not in seen and (is_config or is_module or not candidate.endswith(".py")):
                     seen.add(candidate)
                     yield candidate
             # a program does not contain the names of the files that it composes
-            for candidate in index.get("hydra", ()) if is_config else ():
+            for candidate in index.files("hydra") if is_config else ():
                 if candidate not in seen and candidate.endswith(".py"):
                     seen.add(candidate)
                     yield candidate
 
     def _mentioning(self, word: str, index: Index) -> list[str]:
         """The files with a word, without those that are known to start nothing: half a project may have `__init__`."""
-        found = index.get(word)
-        if found is None:
-            return []
-        index[word] = [path for path in found if self._reached.get(path) != frozenset()]
-        return index[word]
+        found = index.files(word)
+        if found:
+            found = [path for path in found if self._reached.get(path) != frozenset()]
+            index.leave(word, found)
+        return found
 
     def _indices(self, folder: str) -> Iterator[Index]:
         """The words of the settings' roots, the given files, the directory and its parents, the usual directories."""
@@ -168,7 +204,7 @@ class Launchers:
 
     def _index(self, paths: Iterable[str]) -> Index:
         """The words of some candidates, each with the files that contain it."""
-        index: Index = {}
+        index = Index(self._expected)
         for path in paths:
             try:
                 text = self.project.source(path).text
@@ -176,9 +212,13 @@ class Launchers:
                 continue  # its own check says why
             if len(text) > LAUNCHER_CHARACTERS:
                 self._cut = LAUNCHER_CHARACTERS
-            for word in set(_WORD.findall(text[:LAUNCHER_CHARACTERS])):
-                index.setdefault(word, []).append(path)
+            index.add(path, text[:LAUNCHER_CHARACTERS])
         return index
+
+    @cached_property
+    def _expected(self) -> frozenset[bytes]:
+        """The words that are asked for: what the given files are called. A program is asked for as well."""
+        return frozenset(_of_word(_called(path)) for path in self.given) | {b"hydra"}
 
     def _in(self, directory: str, without: frozenset[str] = frozenset()) -> Iterator[str]:
         """The files of a directory that may launch others. Those of `without` are searched elsewhere."""
@@ -199,6 +239,13 @@ class Launchers:
             base = posixpath.dirname(pattern)
             found.update(dict.fromkeys(path for path in self._in(base) if fnmatch(path, pattern)))
         return found
+
+
+def _called(path: str) -> str:
+    """The word by which another file mentions a file."""
+    folder, name = posixpath.split(path)
+    stem = posixpath.splitext(name)[0]
+    return posixpath.basename(folder) if stem == "__main__" else stem
 
 
 def _may_launch(name: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from preflight.engine import files, settings
 from preflight.engine.check import CheckOptions, CheckSetup, again, analyse, setup
 from preflight.engine.estimator import Estimator
 from preflight.engine.files import batches
@@ -15,6 +16,7 @@ from preflight.vocabulary import job as jobs
 from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.job import build
 from preflight.vocabulary.project import Project
+from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Study
 from preflight.vocabulary.tracing import SHIPPED_ONLY
 
@@ -121,3 +123,18 @@ def test_the_identity_of_a_job_asks_for_changed_parts_alone(monkeypatch: pytest.
     assert asked == ["Job", "Train"]
     assert estimator.key(job) == first
     assert estimator.key(unchecked(other, {"train.batch_size": 8})) == first
+
+
+def test_settings_are_looked_for_once_in_a_folder(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = project({f"{folder}/part{number}.py": "" for folder in ("one", "two") for number in range(20)})
+    asked: list[Path] = []
+    load = settings.load
+
+    def counting(start: Path) -> tuple[Settings, Path | None]:
+        asked.append(start)
+        return load(start)
+
+    monkeypatch.setattr(files, "load", counting)
+    [batch] = batches(["."], root, from_hook=False)
+    assert len([name for name in batch.walked if name.endswith(".py")]) == 40
+    assert len(asked) <= 3

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from preflight.dialects.hydra.merge_order import keep_order, kept_order
+from preflight.dialects.hydra.merge_order import keep_order, kept_order, order_alike
 from preflight.dialects.hydra.overrides import GivenOverride, plain
 from preflight.dialects.hydra.repository import HYDRA_DEFAULTS, Repository, TooLarge
 from preflight.dialects.hydra.tree import (
@@ -190,8 +190,8 @@ def _report(repository: Repository, found: Composition) -> None:
 def _as_before(
     repository: Repository, name: str, overrides: Sequence[GivenOverride], found: Composition
 ) -> list[tuple[str, str]]:
-    """The order of merging that Hydra's algorithm found for other texts with the same defaults lists."""
-    before = kept_order(repository, name, overrides)
+    """The order of merging that Hydra's algorithm found for other texts or options with the same defaults lists."""
+    before = kept_order(repository, name, overrides) or order_alike(repository, name, overrides)
     if before is None:
         return []
     found.choices, found.groups, found.whole = dict(before.choices), before.groups, True

@@ -157,3 +157,64 @@ def test_an_edit_that_changes_no_defaults_list_keeps_the_order(
     assert asked or not times
     fresh = tree(tmp_path, EXPERIMENT).with_overlay({path: text})
     assert kept == said(compose(Repository(fresh, ("conf",)), "config", [given]))
+
+
+def experiment(*entries: str, header: str = "# @package _global_\n", rest: str = "lr: 7\n") -> str:
+    return header + "defaults:\n" + "".join(f"  - {entry}\n" for entry in entries) + rest
+
+
+EXPERIMENTS = {
+    **EXPERIMENT,
+    "conf/model/wide.yaml": "width: 512\n",
+    "conf/data/wide.yaml": "batch: 3\n",
+    "conf/exp/first.yaml": experiment("override /model: small", "override /data: none", rest="lr: 1\n"),
+    "conf/exp/alike.yaml": experiment("override /model: large", "override /data: wide", rest="width: 2\n"),
+    "conf/exp/wide.yaml": experiment("override /model: wide", "override /data: wide"),
+    "conf/exp/same.yaml": experiment("override /model: small", "override /data: text"),
+    "conf/exp/self.yaml": experiment("_self_", "override /model: large", "override /data: wide"),
+    "conf/exp/more.yaml": experiment("override /model: large", "override /data: wide", "override /extra: two"),
+    "conf/exp/adds.yaml": experiment("override /model: large", "/model@more: wide"),
+    "conf/exp/nested.yaml": experiment("override /model: nested", "override /data: wide"),
+    "conf/exp/global.yaml": experiment("override /model: global", "override /data: wide"),
+    "conf/exp/absent.yaml": experiment("override /model: absent", "override /data: wide"),
+    "conf/exp/headless.yaml": experiment("override /model: large", "override /data: wide", header=""),
+    "conf/exp/named.yaml": experiment("override /model: large", "override /data: ${model}"),
+    "conf/exp/twice.yaml": experiment("override /model: large", "override /model: small"),
+    "conf/exp/wrong.yaml": experiment("override /model: large", "override /data: wide", "{a: b, c: d}"),
+}
+NAMES = [path[9:-5] for path in EXPERIMENTS if path.startswith("conf/exp/")]
+OTHERS = {
+    "in the defaults": ("", {}),
+    "added": ("+", {"conf/config.yaml": EXPERIMENT["conf/config.yaml"].replace("  - exp: null\n", "")}),
+    "twice": ("", {"conf/config.yaml": EXPERIMENT["conf/config.yaml"] + "  - data@b: wide\n"}),
+    "named after a choice": ("", {"conf/config.yaml": EXPERIMENT["conf/config.yaml"].replace("exp: n", "e: n")}),
+    "by its name": ("", {"conf/model/wide.yaml": "# @package all._name_\nwidth: 512\n"}),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_experiments_alike_are_composed_as_hydra_composes_them(case: str, tmp_path: Path) -> None:
+    sign, changes = OTHERS[case]
+    files = EXPERIMENTS | changes
+    project = tree(tmp_path / "all", files)
+    for name in NAMES:
+        given = parse_override(f"{sign}exp={name}", None, None, [])
+        assert given is not None
+        after, alone = Repository(project, ("conf",)), Repository(tree(tmp_path / name, files), ("conf",))
+        assert said(compose(after, "config", [given])) == said(compose(alone, "config", [given])), name
+
+
+def test_hydra_is_asked_once_for_experiments_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, asked = tree(tmp_path, EXPERIMENTS), []
+    real = module._by_hydra
+    monkeypatch.setattr(module, "_by_hydra", lambda *args: (asked.append(args[1]), real(*args))[1])
+    for name in ("first", "alike", "wide", "same"):
+        given = parse_override(f"exp={name}", None, None, [])
+        assert given is not None
+        compose(Repository(project, ("conf",)), "config", [given])
+    assert len(asked) == 2  # the defaults, and the first experiment
+    edited = project.with_overlay({"conf/exp/alike.yaml": EXPERIMENTS["conf/exp/alike.yaml"] + "a: 1\n"})
+    given = parse_override("exp=alike", None, None, [])
+    assert given is not None
+    compose(Repository(edited, ("conf",)), "config", [given])
+    assert len(asked) <= 3  # the defaults may be composed again; the order of the experiment is kept
