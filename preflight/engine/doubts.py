@@ -147,10 +147,10 @@ class Doubts(Struct, dict=True):
             return
         need = {name: one for name in smaller if (one := self._need(job, {name: smaller[name]})) is not None}
         cause = min(need, key=lambda name: need[name][0], default=None)
-        alone = self.device_of(job, {cause: smaller[cause]}) if cause is not None else None
-        if cause is not None and alone is not None:
-            least = gib(alone.process.expected)
-            why = f"no GPU has the memory for it, and with {smaller[cause]} it would be {least}"
+        alone = possible(job, {cause: smaller[cause]}) if cause is not None else None
+        expected = self.estimator.expected(alone) if alone is not None else None
+        if cause is not None and expected is not None:
+            why = f"no GPU has the memory for it, and with {smaller[cause]} it would be {gib(expected)}"
             yield self.assumption(job, cause, why, Doubt.implausible)
 
     def longest_samples(self, job: Job, found: DeviceEstimate) -> Iterator[Assumption]:

@@ -53,7 +53,7 @@ class Estimator(Struct):
     _full: dict[str, Estimates] = field(default_factory=dict)
     _bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     _may_fit: dict[str, bool | None] = field(default_factory=dict)
-    _verdicts: dict[str, Verdict | None] = field(default_factory=dict)
+    _steady: dict[str, DeviceEstimate | None] = field(default_factory=dict)
     _hosts: dict[tuple[str, bool], HostEstimate | Unknown] = field(default_factory=dict)
     _keys: BoundedCache[str] = field(default_factory=lambda: BoundedCache(256))
     _certain: dict[Hashable, Certain] = field(default_factory=dict)
@@ -112,18 +112,30 @@ class Estimator(Struct):
 
     def verdict(self, job: Job) -> Verdict | None:
         """The device's verdict of `full`, with fewer replays where lengths vary; None if nothing is known."""
+        found = self._with_equal_batches(job)
+        return found.verdict if found is not None else None
+
+    def expected(self, job: Job) -> int | None:
+        """The expected bytes of the process of `full`. Batches of other lengths change them only where each is padded
+        to its own longest sample (`varying_lengths`); elsewhere they are not replayed."""
+        dynamic = job.train.sequences == "dynamic"
+        found = self.full(job).device if dynamic else self._with_equal_batches(job)
+        return found.process.expected if found is not None else None
+
+    def _with_equal_batches(self, job: Job) -> DeviceEstimate | None:
+        """The device's estimate without replays of batches of other lengths, unless recorded runs correct it."""
         from preflight.memory import device as side
 
         key = self.key(job)
-        if key not in self._verdicts:
+        if key not in self._steady:
             self.tracing.progress.check()
             found: DeviceEstimate | Unknown | None = None
             if key not in self._full and self.by_laws:
                 found = side.estimate(job, self.gpu, self.tracing, verdict_alone=True)
             if not isinstance(found, DeviceEstimate) or self._with_runs(job, found).recorded:
                 found = self.full(job).device
-            self._verdicts[key] = found.verdict if found is not None else None
-        return self._verdicts[key]
+            self._steady[key] = found
+        return self._steady[key]
 
     @property
     def by_laws(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight.frameworks.arguments import after_unread_words, arguments_of, document_of, given_by
-from preflight.frameworks.table import Head, heads
+from preflight.frameworks.table import Table, heads
 from preflight.program.rows import function
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Call, Fact, Problem, Reading
@@ -44,7 +44,7 @@ def told_kind(call: Call | None) -> str | None:
     return value if isinstance(value, str) and value in heads() else None
 
 
-def _fits(top: Mapping[str, Value], head: Head) -> bool:
+def _fits(top: Mapping[str, Value], head: Table) -> bool:
     if not head.words:
         return False  # it has a command and no files
     known = all(_has(top, key) for key in head.all_of)

@@ -7,32 +7,24 @@ keys") shows how a table is made; the classes below say what each key before the
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import BaseModel
+from msgspec import Struct, toml
 
 from preflight.program.arguments import Arguments
 from preflight.program.bindings import under
 from preflight.program.loaders import keywords_of_fields
-from preflight.program.rows import CONFIG, FoundSettings, Plain, Sheet, function, parts_of, read_call, read_parts
+from preflight.program.rows import FoundSettings, Plain, Sheet, function, read_call, read_parts
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 FOLDER = Path(__file__).with_name("tables")
 
 
-class ToolCommand(BaseModel):
+class ToolCommand(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tool's own command."""
-
-    model_config = CONFIG
 
     name: str
     trains: list[str]
@@ -49,10 +41,8 @@ class ToolCommand(BaseModel):
     """So do its modules, started by Python."""
 
 
-class ToolCall(BaseModel):
+class ToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Calls of a program that take the tool's keys as keywords."""
-
-    model_config = CONFIG
 
     names: list[str]
     """Classes, or methods."""
@@ -62,10 +52,8 @@ class ToolCall(BaseModel):
     """Job field -> keyword, where they are not those of the tool's files."""
 
 
-class Head(BaseModel):
-    """The beginning of a table: how a file or a command of the tool is recognised."""
-
-    model_config = CONFIG
+class Table(Sheet, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole table: how a file or a command of the tool is recognised, and the Job fields of its settings."""
 
     source: str
     """The tool's release and the files that the table was read from."""
@@ -95,11 +83,6 @@ class Head(BaseModel):
     """Beginnings of whole names of calls that parts of the table read."""
     defaults: dict[str, Plain] = {}
     """The tool's values of keys that are not given."""
-
-
-class Table(Head, Sheet):
-    """A whole table: how a tool is recognised, and the Job fields of its settings."""
-
     renamed: dict[str, str] = {}
     """Other names of keys -> the name that the rows use."""
     prepare: str = ""
@@ -114,24 +97,17 @@ def kinds() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def heads() -> Mapping[str, Table]:
     """The heads of all tables, which is all that is needed until one of the tools is met."""
-    found = {path.stem: _taken(path.read_text("utf-8").partition("\n[[parts]]")[0]) for path in FOLDER.glob("*.toml")}
+    found = {
+        path.stem: toml.decode(path.read_text("utf-8").partition("\n[[parts]]")[0], type=Table)
+        for path in FOLDER.glob("*.toml")
+    }
     return dict(sorted(found.items(), key=lambda item: (item[1].order, item[0])))
 
 
 @lru_cache(maxsize=32)
 def load(kind: str) -> Table:
     """The table of one kind."""
-    return _taken((FOLDER / f"{kind}.toml").read_text("utf-8"))
-
-
-def _taken(text: str) -> Table:
-    """A table without validation, see `parts_of`."""
-    found = tomllib.loads(text)
-    if "command" in found:
-        found["command"] = ToolCommand.model_construct(**found["command"])
-    found["calls"] = [ToolCall.model_construct(**call) for call in found.get("calls", ())]
-    found["parts"] = parts_of(found.get("parts", ()))
-    return Table.model_construct(**found)
+    return toml.decode((FOLDER / f"{kind}.toml").read_text("utf-8"), type=Table)
 
 
 def keywords(framework: str) -> list[tuple[frozenset[str], Mapping[str, str]]]:

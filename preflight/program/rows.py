@@ -6,15 +6,13 @@ function as `module.function`. The classes are the schema of the tables, and say
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct, field
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Struct, field, toml
 
 from preflight.program.arguments import Arguments, arguments_of_call
 from preflight.program.bindings import bind, constant, first_origin, when
@@ -32,12 +30,6 @@ from preflight.vocabulary.spelling import (
 )
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Scalar, Unknown, Value, frozen
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
-
-CONFIG = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 Plain = bool | int | float | str
 RANKS = {"default": Rank.default, "text": Rank.read, "literal": Rank.literal}
 SPELLINGS: Mapping[str, Mapping[str, Scalar]] = {
@@ -51,10 +43,8 @@ SPELLINGS: Mapping[str, Mapping[str, Scalar]] = {
 """Spellings that several tools share, by the names that tables have for them."""
 
 
-class Condition(BaseModel):
+class Condition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a row or a part of the table applies: if all that is stated here is true."""
-
-    model_config = CONFIG
 
     when: dict[str, Plain | list[Plain]] = {}
     """Each of these keys has this value, or one of these."""
@@ -68,13 +58,13 @@ class Condition(BaseModel):
     """One of these keys has a value that is not false, empty or zero."""
 
 
-class TableRow(Condition):
+class TableRow(Condition, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"is_": "is", "else_": "else"}):
     """A Job field and the source of its value; or a function for other cases."""
 
     field: str = ""
     key: str | list[str] = []
     """The tool's key; of several the first that is given. Keys of mappings are dotted."""
-    is_: Plain | list[Plain] | None = Field(None, alias="is")
+    is_: Plain | list[Plain] | None = None
     """The row applies if the key has this value, or one of these."""
     skip: list[Plain] = []
     """The row is left out if the key has one of these values."""
@@ -84,7 +74,7 @@ class TableRow(Condition):
     """The value if the key is not given."""
     unset: str = ""
     """The value is unknown, for this reason, if the key is not given."""
-    else_: Plain | None = Field(None, alias="else")
+    else_: Plain | None = None
     """The value of a call without the argument, at the call's place."""
     value: Plain | list[Plain] | None = None
     """The field takes this value, at the key's place."""
@@ -114,7 +104,7 @@ class TableRow(Condition):
     """A function of (arguments, result) that adds to the result."""
 
 
-class TablePart(Condition):
+class TablePart(Condition, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rows under one condition. With `calls`, they read the arguments of these calls."""
 
     rows: list[TableRow]
@@ -128,10 +118,8 @@ class TablePart(Condition):
     """Calls that belong to an evaluation say nothing."""
 
 
-class Sheet(BaseModel):
+class Sheet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parts of a table, and their common settings."""
-
-    model_config = CONFIG
 
     home: Literal["frameworks", "program"] = "frameworks"
     """Where the functions are that rows name; tables are preflight's own files."""
@@ -167,20 +155,10 @@ class FoundSettings(Struct):
         return any(binding.field == name for binding in self.bindings)
 
 
-def parts_of(found: Iterable[dict[str, Any]]) -> list[TablePart]:
-    """Parts as they stand in a file. The tests hold every table against the schema; to build pydantic's validators
-    would cost a check more than to read all tables."""
-    return [
-        TablePart.model_construct(**{**part, "rows": [TableRow.model_construct(**row) for row in part["rows"]]})
-        for part in found
-    ]
-
-
 @lru_cache(maxsize=1)
 def calls() -> Sheet:
     """The table of calls, `calls.toml`."""
-    found = tomllib.loads(Path(__file__).with_name("calls.toml").read_text("utf-8"))
-    return Sheet.model_construct(**{**found, "parts": parts_of(found["parts"])})
+    return toml.decode(Path(__file__).with_name("calls.toml").read_text("utf-8"), type=Sheet)
 
 
 def function(name: str, home: str = "frameworks") -> Callable[..., Any]:

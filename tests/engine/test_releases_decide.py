@@ -29,7 +29,7 @@ def need(root: Path, write: Write, requirements: str) -> int:
 
 
 def test_an_older_release_computes_attention_step_by_step(project: Write, tmp_path: Path) -> None:
-    """BERT has scaled_dot_product_attention from transformers 4.48 on."""
-    newer, older = (need(tmp_path, project, f"transformers=={release}\n") for release in ("4.49.0", "4.44.2"))
+    """BERT has scaled_dot_product_attention from transformers 4.41 on."""
+    newer, older = (need(tmp_path, project, f"transformers=={release}\n") for release in ("4.49.0", "4.40.2"))
     # softmax and dropout keep their outputs and a mask, of 12 layers: far more than the scores of one
     assert older - newer > 12 * 16 * 12 * 512 * 512 * 4

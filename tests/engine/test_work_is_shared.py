@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from preflight.engine import files, settings
 from preflight.engine.check import CheckOptions, CheckSetup, again, analyse, setup
 from preflight.engine.estimator import Estimator
 from preflight.engine.files import batches
+from preflight.machines.gpus import find_gpu
+from preflight.memory.device.step import run
 from preflight.space import judge as judging
 from preflight.vocabulary import job as jobs
 from preflight.vocabulary.edits_of_job import unchecked
@@ -21,6 +24,7 @@ from preflight.vocabulary.study import Study
 from preflight.vocabulary.tracing import SHIPPED_ONLY
 
 Write = Callable[[dict[str, str]], Path]
+GPU = find_gpu("A100-80GB")
 
 PROGRAM = """
 import argparse
@@ -138,3 +142,24 @@ def test_settings_are_looked_for_once_in_a_folder(project: Write, monkeypatch: p
     [batch] = batches(["."], root, from_hook=False)
     assert len([name for name in batch.walked if name.endswith(".py")]) == 40
     assert len(asked) <= 3
+
+
+@pytest.mark.parametrize(("sequences", "replayed"), [("dynamic", True), ("bound", False), ("exact", False)])
+def test_batches_of_other_lengths_are_replayed_for_an_expected_need_where_they_change_it(
+    sequences: str, replayed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"model.name": "t5-small", "train.batch_size": 2, "train.seq_len": 96, "train.sequences": sequences}
+    job = build({**values, "train.target_len": 32})
+    whole = Estimator(GPU, SHIPPED_ONLY).full(job).device
+    asked: list[int] = []
+    planned = run._planned
+
+    def counting(prepared: Any, beside: Any, limit: int | None, earlier: Sequence[Any]) -> object:
+        asked.append(len(earlier))
+        return planned(prepared, beside, limit, earlier)
+
+    monkeypatch.setattr(run, "_planned", counting)
+    expected = Estimator(GPU, SHIPPED_ONLY).expected(job)
+    assert whole is not None
+    assert expected == whole.process.expected
+    assert any(asked) is replayed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from pydantic import ValidationError
+from msgspec import ValidationError, convert
 
 from preflight.program.rows import Sheet, TablePart, read_call
 from preflight.python.objects import CallRecord
@@ -23,7 +23,7 @@ def call(name: str = "library.Config", *args: Expr, function: str | None = None,
 
 def sheet(row: dict[str, object], **more: object) -> Sheet:
     part = {"calls": ["Config"], "signature": ["first", "second"], "rows": [row], **more}
-    return Sheet.model_validate({"home": "program", "parts": [part]})
+    return convert({"home": "program", "parts": [part]}, Sheet)
 
 
 SIZE = {"field": "train.batch_size", "key": "second"}
@@ -68,4 +68,4 @@ def test_what_a_call_says(
 
 def test_a_part_with_a_key_that_is_unknown_is_refused() -> None:
     with pytest.raises(ValidationError):
-        TablePart.model_validate({"calls": ["Config"], "positions": ["first"], "rows": []})
+        convert({"calls": ["Config"], "positions": ["first"], "rows": []}, TablePart)

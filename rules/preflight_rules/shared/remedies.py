@@ -168,8 +168,10 @@ EMPTIED = "train.empty_cache_every"
 
 def _in_loop(case: Case, changes: Changes, title: str) -> Iterator[Proposal]:
     """A change of the loop that leaves the run as it is, with what it saves."""
+    if not fits(case, changes):
+        return
     before, after = case.estimates.device, case.estimate(changed(case, changes)).device
-    if before is not None and after is not None and fits(case, changes):
+    if before is not None and after is not None:
         saved = max(before.process.expected - after.process.expected, before.process.high - after.process.high)
         yield Proposal(f"{title}: up to {gib(saved)} less", changes_of(changes), Safety.safe)
 
