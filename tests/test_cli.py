@@ -169,7 +169,11 @@ ALIAS_BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("sweep.yaml", b"program: train.py\nmethod: grid\nparameters:\n\t- x\n", "sweep.yaml:4:"),
         ("sweep.yaml", b"program: \0\1\2", "binary"),
         ("sweep.yaml", b"program: \xff\xfe\n", "UTF-8"),
-        ("sweep.yaml", ALIAS_BOMB.encode() + b"program: train.py\nmethod: grid\nparameters: {a: {value: *a11}}\n", ""),
+        (
+            "sweep.yaml",
+            ALIAS_BOMB.encode() + b"program: train.py\nmethod: grid\nparameters: {a: {value: *a11}}\n",
+            "info[invalid-config]: not read: its aliases",
+        ),
         ("sweep.yaml", b"program: train.py\nmethod: grid\nparameters: " + b"[" * 5000, ""),
         ("train.py", b"import torch\ndef broken(:\n", "train.py:2:"),
         ("train.py", b"import torch\nx = " + b"(" * 5000 + b"\n", ""),
@@ -182,7 +186,7 @@ def test_bad_files_are_findings_with_a_place(
     root = project({})
     (root / name).write_bytes(data)
     run = check(name)
-    assert run.status in (1, 2)
+    assert run.status in ((0,) if words.startswith("info") else (1, 2))  # a budget of ours is no error of the file
     assert "Traceback" not in run.out + run.err
     assert "internal" not in run.out + run.err
     assert name in run.out + run.err

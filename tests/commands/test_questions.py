@@ -101,7 +101,8 @@ def test_all_lines_stand_together_in_one_file(project: Write, real: Command) -> 
 
 def test_the_question_that_more_studies_need_comes_first(project: Write, real: Command) -> None:
     open_batch = program(batch="int(input())")
-    project({"a.py": program(), "b.py": program(), "c.py": open_batch, "preflight.toml": 'gpu = "H100"\n'})
+    large = program(batch="64")
+    project({"a.py": large, "b.py": large, "c.py": open_batch, "preflight.toml": 'gpu = "H100"\n'})
     out = real(".").out
     assert lines(out) == ["set.train.seq_len = NUMBER"]  # a batch size would replace those of the other two
     assert "[3 of 3 studies]" in out

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from preflight.dryrun.inside import endings
-from preflight.dryrun.inside.stand_ins import folders, graphs, picture_sets, required, vision
+from preflight.dryrun.inside.stand_ins import folders, graphs, guesses, picture_sets, required, vision
 from preflight.dryrun.inside.stand_ins.hub_models import HubModels
 from preflight.dryrun.inside.stand_ins.weights import Unread, goes_to_gpu
 from preflight.dryrun.inside.tape import MOST_ASSUMPTIONS, Tape
@@ -99,7 +99,7 @@ def test_pictures_and_classes_of_a_folder_decide_sizes() -> None:
     vision.folder(module, tapes[0])
     assert len(module.ImageFolder("no/folder").classes) == vision.CLASSES
     readers = SimpleNamespace(create_reader=lambda name, root: os.listdir(root))
-    folders.Folders(tapes[1]).timm(readers)
+    folders.Folders(tapes[1], guesses.Guesses({}, tapes[1])).timm(readers)
     assert len(readers.create_reader("", "no/folder").class_to_idx) == vision.CLASSES
     for tape in tapes:
         assert [field for _, field in tape.assumptions] == ["train.image_size", "model.config"]

@@ -64,7 +64,7 @@ def scripts(project: Write, *last: int) -> tuple[Project, CheckSetup]:
     files = {f"jobs/job{number}.sbatch": SCRIPT.format(last=one) for number, one in enumerate(last)}
     root = project({"train.py": PROGRAM, **files})
     [batch] = batches(("jobs",), root, from_hook=False)
-    return setup(batch, CheckOptions(gpu="RTX 4090"), root)
+    return setup(batch, CheckOptions(gpu="GTX 1080 Ti"), root)
 
 
 def test_scripts_that_say_the_same_are_judged_once(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_other_values_are_another_space(project: Write, monkeypatch: pytest.Monk
     }
     root = project({"train.py": PROGRAM, **{f"jobs/{name}.sbatch": text for name, text in texts.items()}})
     [batch] = batches(("jobs",), root, from_hook=False)
-    found = analyse(*setup(batch, CheckOptions(gpu="RTX 4090"), root))
+    found = analyse(*setup(batch, CheckOptions(gpu="GTX 1080 Ti"), root))
     assert len(found.studies) == len(judged) == 4
     worst = [(result.space.worst.job.train, result.space.worst.estimates.verdict) for result in found.studies]
     assert [(train.batch_size, train.seq_len, verdict) for train, verdict in worst] == [

@@ -11,6 +11,7 @@ from preflight.engine.estimator import Estimator, largest_sample_bytes
 from preflight.engine.fit.orders import BATCH, GPU, GPUS, LENGTH, NODE, WORKERS
 from preflight.engine.fit.question import Question
 from preflight.engine.what_if import frontier
+from preflight.memory.device.positions import longest
 from preflight.vocabulary.edits_of_job import possible
 from preflight.vocabulary.estimates import DeviceEstimate, Estimates
 from preflight.vocabulary.fits import NEED, Answer, Row
@@ -34,9 +35,10 @@ def why_not(base: Answer, question: Question, found: Estimates) -> Answer:
         return _host(base, question, found)
     device, job = found.device, question.job
     missing = tuple(name for name in found.unknown if name != base.field and not name.startswith("data."))
-    if device is None:
+    if device is None or (base.field == BATCH and job.get(LENGTH) is None and longest(job, LENGTH) is not None):
         rows = tuple(_by_length(job, question, base.field)) or tuple(_by_strategy(job, question, base.field))
-        return replace(base, reason=found.reasons.get("device", ""), missing=missing, frontier=rows)
+        reason = found.reasons.get("device", "") if device is None else f"{LENGTH} is not known"
+        return replace(base, reason=reason, missing=missing or (LENGTH,), frontier=rows)
     if device.lower_bound:
         need = f"at least {gib(device.process.expected)} is needed"
         reason = f"only a lower bound is known: {need}"

@@ -75,7 +75,8 @@ def at_most(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate |
     if isinstance(found, Unknown) or found.verdict != "fits" or isinstance(least, Unknown):
         return None
     note = f"train.{name} not known: the estimate is an upper bound, at the {most:,} positions of the model"
-    return replace(_widened(found, least), notes=(*found.notes, note))
+    # the largest batch is another for each length
+    return replace(_widened(found, least), notes=(*found.notes, note), find_largest_batch=lambda: None)
 
 
 def _missing(job: Job, reason: Unknown) -> str | None:

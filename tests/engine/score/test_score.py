@@ -258,13 +258,15 @@ def test_what_strangers_send_is_not_kept() -> None:
 
 def test_a_verdict_stands_on_what_a_row_knows() -> None:
     """A table of what `check` found keeps how each value is known."""
-    weak = {**GOOD, "train.seq_len": 64, "standings": {"train.seq_len": "by-name"}}
+    weak = {**GOOD, "standings": {"train.batch_size": "by-name"}}
     seen = {**GOOD, "standings": {"train.seq_len": "dry-run", "train.batch_size": "dry-run", "model.name": "dry-run"}}
     every = {**dict.fromkeys(fields(), "read")}
     plain, doubted, well, whole = Scorer().score([GOOD, weak, seen, {**GOOD, "standings": every}])
     assert (plain["verdict"], plain["standing"]) == ("fits", "default")  # the row states no optimizer, say
     assert (whole["verdict"], whole["standing"]) == ("fits", "read")
-    assert (doubted["verdict"], doubted["standing"], doubted["assumptions"]) == ("fits-if", "by-name", "train.seq_len")
+    assert (doubted["verdict"], doubted["standing"], doubted["assumptions"]) == (
+        "fits-if", "by-name", "train.batch_size",
+    )  # fmt: skip
     assert (well["verdict"], well["by"], well["standing"]) == ("fits", "bound", "default")
     for wrong in ("read", ["read"], {"train.seq_len": "sure"}, {"train.seqlen": "read"}, {"train.seq_len": ["read"]}):
         (found,) = Scorer().score([{**GOOD, "standings": wrong}])

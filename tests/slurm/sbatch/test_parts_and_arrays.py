@@ -63,14 +63,17 @@ def test_what_stops(script: str, stops: bool, project: Write) -> None:
 
 UNNAMED = "#!/bin/bash\n#SBATCH --gres=gpu:1 --mem=64G\n"
 RUN = "python train.py --bs 4\n"
+OPEN_LENGTH = "python train.py --bs 64\n"
+"""A batch that fits at some lengths, and not at the 1,024 positions of the model."""
 
 
 @pytest.mark.parametrize(
     ("script", "settings", "words"),
     [
         (HEAD + RUN, SETTINGS, ""),
-        (HEAD + RUN, "", "train.seq_len is not known"),
-        (UNNAMED + RUN, "", "train.seq_len is not known"),
+        (HEAD + OPEN_LENGTH, "", "train.seq_len is not known"),
+        (UNNAMED + OPEN_LENGTH, "", "train.seq_len is not known"),
+        (HEAD + RUN, "", ""),
         (HEAD + "python train.py --bs $UNSET_HERE\n", SETTINGS, "train.batch_size is not known"),
         (HEAD + "make all\n", SETTINGS, "the model is not known"),
         ("#!/bin/bash\n#SBATCH --mem=1G\nmake all\n", SETTINGS, ""),
@@ -79,7 +82,7 @@ RUN = "python train.py --bs 4\n"
 )
 def test_what_could_not_be_judged_is_said(script: str, settings: str, words: str, project: Write) -> None:
     project({"preflight.toml": settings, "train.py": PROGRAM})
-    for options in (["job.sh"], *([["--quiet", "job.sh"]] if script == UNNAMED + RUN else [])):
+    for options in (["job.sh"], *([["--quiet", "job.sh"]] if script == UNNAMED + OPEN_LENGTH else [])):
         question = Question(parse(options), "on", script.encode(), "job.sh", "scontrol")
         found = asked(question, script)
         assert found is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.engine.certainty import STATES, TYPES
+from preflight.engine.doubts import STATES, TYPES
 from preflight.engine.questions import WORDS
 
 ASKED = (*STATES, *TYPES, "model.name", "model.architecture", "parallel.trials_per_gpu")
