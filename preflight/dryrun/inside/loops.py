@@ -215,12 +215,13 @@ class Loops:
         workers = kwargs.get("num_workers") or 0
         if self._settings.batches and kwargs.get("batch_size") == self._settings.batches[0]:
             kwargs["batch_size"] = self._settings.batches[1]
-        fact = {"batch_size": kwargs.get("batch_size", 1), "workers": workers}
         kwargs.update(num_workers=0, pin_memory=False, timeout=0, persistent_workers=False)
         for name in ("prefetch_factor", "multiprocessing_context", "worker_init_fn", "pin_memory_device"):
             kwargs.pop(name, None)
         real(loader, **kwargs)
-        loader._dry_fact = fact
+        # accelerate makes a loader anew from the sampler of batches of another
+        size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+        loader._dry_fact = {"batch_size": size or kwargs.get("batch_size", 1), "workers": workers}
 
     def batches(self, real: Any, loader: Any) -> Iterator[Any]:
         """The batches that are needed: the asked steps, two for validation, and one in each further epoch."""
