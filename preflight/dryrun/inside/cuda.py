@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -107,7 +109,7 @@ def _answers(settings: Settings, tape: Tape) -> dict[str, Any]:
         "current_device": lambda *_: tape.current, "is_initialized": _true,
         "get_device_name": answers(settings.gpu_name), "_is_in_bad_fork": answers(False),
         "get_device_properties": answers(properties), "get_device_capability": answers(tuple(settings.capability)),
-        "is_bf16_supported": answers(settings.capability[0] >= 8), "initial_seed": _zero,
+        "is_bf16_supported": _bf16(settings.capability[0] >= 8), "initial_seed": _zero,
         "get_rng_state": lambda *_, **__: state.get_state(),
         "get_rng_state_all": lambda *_, **__: [state.get_state()] * count,
         "Stream": Stream, "Event": Stream, "ExternalStream": Stream, "current_stream": lambda *_, **__: Stream(),
@@ -117,6 +119,16 @@ def _answers(settings: Settings, tape: Tape) -> dict[str, Any]:
         "_device_count_nvml": answers(count), "can_device_access_peer": _true, "current_blas_handle": _zero,
         "is_current_stream_capturing": answers(False), "graph_pool_handle": answers((0, 0)),
     }  # fmt: skip
+
+
+def _bf16(native: bool) -> Callable[..., bool]:
+    """An older GPU emulates the type, which counts where torch asks for it (torch/cuda/__init__.py)."""
+    emulated = "including_emulation" in inspect.signature(torch.cuda.is_bf16_supported).parameters
+
+    def supported(including_emulation: bool = True) -> bool:
+        return native or (emulated and including_emulation)
+
+    return supported
 
 
 def install(settings: Settings, tape: Tape) -> None:
