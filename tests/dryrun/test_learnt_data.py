@@ -130,3 +130,21 @@ def test_classes_follow_the_one_that_was_missed() -> None:
     assert found.learnt(KeyError(1), None) is None  # there are two from the beginning
     assert found.learnt(KeyError(7), None)[""][1] == 10
     assert found.learnt(KeyError("name"), None) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("Labels' sequence length 605 cannot exceed the maximum allowed length of 448 tokens.", 440),
+        ("The size of tensor a (602) must match the size of tensor b (512) at non-singleton dimension 1", 504),
+        ("The expanded size of the tensor (602) must match the existing size (512) at dimension 1.", 504),
+        ("The size of tensor a (602) must match the size of tensor b (768) at non-singleton dimension 1", None),
+        ("The size of tensor a (64) must match the size of tensor b (32) at non-singleton dimension 1", None),
+    ],
+)
+def test_texts_are_no_longer_than_a_table_of_positions(error: str, words: int | None) -> None:
+    from preflight.dryrun.inside.stand_ins import made_texts
+
+    assert made_texts.shorter(error) == words
+    assert made_texts.talk("rows") is None
+    assert [one["content"].split() for one in made_texts.talk("messages") or ()] == [["word"] * made_texts.WORDS] * 2

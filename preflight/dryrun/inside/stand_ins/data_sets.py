@@ -12,12 +12,12 @@ from typing import Any
 from .. import places
 from ..patches import replace, wrap
 from ..tape import Tape
+from .made_texts import Texts, answers, talk
+from .made_texts import text as made_text
 from .own_code import length_stated, may_be_missing, names_used, texts_named
 from .vision import PICTURE, assume_pictures
 
 ROWS = 512
-WORDS = 600
-"""Words of a made-up text: longer than most programs cut them, so that a stated length decides."""
 MOST_COLUMNS = 24
 _PARTS = ("train", "validation", "test", "valid", "val", "dev")
 _FILES = ("csv", "json", "text", "parquet", "arrow", "imagefolder", "audiofolder", "pandas")
@@ -35,20 +35,7 @@ _ALL_COLUMNS = {
 """All columns of subsets and data sets that a loss takes by their places (cards of sentence-transformers)."""
 MOST_ROWS = 1 << 16
 """Rows that a selection of a made-up data set has at most."""
-_TEXT = " ".join(["word"] * WORDS)
-_OF_ANSWERS = ("id", "context", "question", "answers")
-_ANSWERS = {
-    "id": "0",
-    "context": _TEXT,
-    "question": "which word is it",
-    "answers": {"text": ["word"], "answer_start": [0]},
-}
-"""The columns of SQuAD, for programs that name them: questions about a text, with the places of their answers."""
-_CHATS = {
-    "messages": [{"role": "user", "content": _TEXT}, {"role": "assistant", "content": _TEXT}],
-    "conversations": [{"from": "human", "value": _TEXT}, {"from": "gpt", "value": _TEXT}],
-}
-"""Columns that hold a talk, by the names that trl and axolotl read."""
+_OF_ANSWERS = ("context", "question", "answers")
 SECONDS, RATE = 10, 16000
 """Length of a made-up sound, and its samples a second (the rate of the models of speech)."""
 SOUNDS = 64
@@ -74,7 +61,8 @@ def text(module: Any, tape: Tape) -> None:
                 raise
         tape.data_made_up = True
         tape.assume(
-            f"the data set {path}{f' {name}' if name else ''} is made up: {WORDS} words a text, {SECONDS} s a sound",
+            f"the data set {path}{f' {name}' if name else ''} is made up: {Texts.words} words a text, "
+            f"{SECONDS} s a sound",
             "train.seq_len",
         )
         one = made.data_set(str(name or path), _shows_pictures())
@@ -88,7 +76,7 @@ def text(module: Any, tape: Tape) -> None:
         if os.path.exists(str(path)) or "://" in str(path) or may_be_missing():
             return real(path, *args, **kwargs)
         tape.data_made_up = True
-        tape.assume(f"the data set {path} is not there, and made up: {WORDS} words a text", "train.seq_len")
+        tape.assume(f"the data set {path} is not there, and made up: {Texts.words} words a text", "train.seq_len")
         one = made.data_set("", _shows_pictures())
         parts = [part for part in _PARTS if part in names_used()]
         return made.parts(one, parts or ["train"]) if parts and os.path.basename(str(path)) not in _PARTS else one
@@ -97,7 +85,7 @@ def text(module: Any, tape: Tape) -> None:
         if not isinstance(path, (str, os.PathLike)) or os.path.exists(path) or may_be_missing():
             return real(path, *args, **kwargs)
         tape.data_made_up = True
-        tape.assume(f"the data set {path} is not there, and made up: {WORDS} words a text", "train.seq_len")
+        tape.assume(f"the data set {path} is not there, and made up: {Texts.words} words a text", "train.seq_len")
         return made.tokens() if re.search(r"token", str(path)) else made.data_set("")
 
     for name in ("from_parquet", "from_json", "from_csv"):
@@ -152,9 +140,9 @@ class _MadeUp:
         if name in _ALL_COLUMNS:
             rows = {key: [_value(key, number) for number in range(ROWS)] for key in _ALL_COLUMNS[name]}
             return _marked(self._module.Dataset.from_dict(rows))
-        if set(_OF_ANSWERS[1:]) <= texts_named():
-            return _marked(self._module.Dataset.from_dict({one: [_ANSWERS[one]] * ROWS for one in _OF_ANSWERS}))
-        values = {key: [_TEXT] * ROWS for key in _COLUMNS.get(name, ("text",))}
+        if set(_OF_ANSWERS) <= texts_named():
+            return _marked(self._module.Dataset.from_dict({one: [value] * ROWS for one, value in answers().items()}))
+        values = {key: [made_text()] * ROWS for key in _COLUMNS.get(name, ("text",))}
         features = {key: self._module.Value("string") for key in values}
         columns: dict[str, Any] = {**values, "label": [0, 1] * (ROWS // 2), "idx": list(range(ROWS))}
         features.update(label=self._module.ClassLabel(names=["no", "yes"]), idx=self._module.Value("int32"))
@@ -165,7 +153,7 @@ class _MadeUp:
 
     def tokens(self) -> Any:
         """A text in tokens, as long as the program says."""
-        rows = [[0] * (length_stated() or WORDS)] * ROWS
+        rows = [[0] * (length_stated() or Texts.words)] * ROWS
         return _marked(self._module.Dataset.from_dict(dict.fromkeys(("input_ids", "labels"), rows)))
 
     def parts(self, one: Any, names: Any) -> Any:
@@ -260,8 +248,9 @@ def _kept(real: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _value(name: str, number: int) -> Any:
     """A value of a column: what its name suggests."""
-    if name in _CHATS:
-        return _CHATS[name]
+    said = talk(name)
+    if said is not None:
+        return said
     if _SOUNDS.search(name.lower()):
         import numpy
 
@@ -272,7 +261,7 @@ def _value(name: str, number: int) -> Any:
         return Image.new("RGB", PICTURE)
     if _FOLDS.search(name.lower()):
         return number % 10 + 1
-    return number % 2 if _NUMBERS.search(name.lower()) else _TEXT
+    return number % 2 if _NUMBERS.search(name.lower()) else made_text()
 
 
 _FILE = re.compile(r"image|img|photo|picture|file|path", re.IGNORECASE)

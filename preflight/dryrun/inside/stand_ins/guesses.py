@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import places
 from ..tape import Tape
+from .made_texts import WORDS, Texts, shorter
 from .own_code import assigned_names, own_texts
 
 ROWS = 256
@@ -68,10 +69,11 @@ class Guesses:
         self.table = {key: Guess(*one) for key, one in tried.items() if key and isinstance(one, list)}
         self.data = {key: one for key, one in tried.items() if isinstance(one, str)}
         """Files of tensors that are no checkpoints, and whether these have names."""
-        known = tried.get(_OF_ALL) or [False, _COUNTS[0], ""]
+        known = tried.get(_OF_ALL) or [False, _COUNTS[0], "", WORDS]
         self.many, self._classes, self.mode = bool(known[0]), int(known[1]), str(known[2])
         """Whether a part of the made-up data was empty, so that more are made up; the number of classes; the mode of
         made-up pictures in files, if a layer told it."""
+        Texts.words = int(known[3])
         self.pictures = False
         """Whether pictures in files were made up."""
         self.used: dict[str, None] = {}
@@ -140,6 +142,8 @@ class Guesses:
             self.data[path] = "named" if getattr(error, "part", "") else "whole"
         elif _EMPTY.search(str(error)) and self._tape.data_made_up:
             self.many = True
+        elif self._tape.data_made_up and (words := shorter(str(error))) is not None:
+            Texts.words = words
         elif self.pictures and not self.mode and (found := _CHANNELS.search(str(error))) and found["wanted"] in _MODES:
             self.mode = _MODES[found["wanted"]]
         elif isinstance(error, KeyError) and self.used and _class_missed(error) >= self._classes:
@@ -150,8 +154,8 @@ class Guesses:
         return after if after != before else None
 
     def _document(self) -> dict[str, Any]:
-        known = [self.many, self._classes, self.mode]
-        of_all = {_OF_ALL: known} if known != [False, _COUNTS[0], ""] else {}
+        known = [self.many, self._classes, self.mode, Texts.words]
+        of_all = {_OF_ALL: known} if known != [False, _COUNTS[0], "", WORDS] else {}
         return {**{key: one.document() for key, one in self.table.items()}, **self.data, **of_all}
 
     def _correct(self, words: str, trace: Any) -> None:

@@ -1,0 +1,57 @@
+"""Texts that are made up: how long they are, and how an error of a model corrects that."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+WORDS = 600
+"""Words of a made-up text: longer than most programs cut them, so that a stated length decides."""
+_SPECIAL = 8
+"""Tokens that a tokenizer adds to a text (Whisper: five)."""
+_TOO_LONG = (
+    re.compile(r"(?P<got>\d+) cannot exceed the maximum allowed length of (?P<most>\d+)"),
+    re.compile(r"The size of tensor a \((?P<got>\d+)\) must match the size of tensor b \((?P<most>\d+)\)"),
+    re.compile(r"The expanded size of the tensor \((?P<got>\d+)\) must match the existing size \((?P<most>\d+)\)"),
+)
+"""Errors of models whose tables of positions end: Whisper's, and those of BERT's buffers."""
+
+
+class Texts:
+    """The texts of this run."""
+
+    words = WORDS
+
+
+def text() -> str:
+    return " ".join(["word"] * Texts.words)
+
+
+def answers() -> dict[str, Any]:
+    """The columns of SQuAD, for programs that name them: questions about a text, with the places of their answers."""
+    return {
+        "id": "0",
+        "context": text(),
+        "question": "which word is it",
+        "answers": {"text": ["word"], "answer_start": [0]},
+    }
+
+
+def talk(name: str) -> list[dict[str, str]] | None:
+    """A column that holds a talk, by the names that trl and axolotl read."""
+    roles = {"messages": ("role", "user", "assistant", "content"), "conversations": ("from", "human", "gpt", "value")}
+    if name not in roles:
+        return None
+    role, asks, answers_, said = roles[name]
+    return [{role: one, said: text()} for one in (asks, answers_)]
+
+
+def shorter(error: str) -> int | None:
+    """The words of texts that a model takes which ended with this error; None where it says something else."""
+    for pattern in _TOO_LONG:
+        found = pattern.search(error)
+        if found is not None:
+            got, most = int(found["got"]), int(found["most"])
+            made = Texts.words <= got <= Texts.words + 2 * _SPECIAL and _SPECIAL < most < got
+            return most - _SPECIAL if made else None
+    return None
