@@ -98,9 +98,12 @@ def _tree(data: bytes) -> Tree:
 def parse_bash(source: Source) -> BashDocument:
     """Parses a bash script; text that bash would refuse is left out.
 
+    A script with DOS line breaks is read as it runs once they are converted: no shell follows a line that ends with a
+    backslash and a carriage return. Every character keeps its place.
     Raises DocumentError if the file is larger than sbatch accepts.
     """
     text = f" {source.text[1:]}" if source.text.startswith(MARK) else source.text  # the first line may be a comment
+    text = text.replace("\\\r\n", " \\\n").replace("\r\n", "\n\n")
     return _parse(source, ShellText(source.path, text))
 
 

@@ -306,8 +306,8 @@ def _missing_device(job: Job) -> list[str]:
     if all(value in (None, {}) for value in job.model.__dict__.values()):
         missing.append("model.name")
     needs: Mapping[str, object] = {"train.batch_size": job.train.batch_size}
-    if job.task in TEXT_TASKS or (job.task is None and job.train.image_size is None):
-        needs = {**needs, "train.seq_len": job.train.seq_len}
+    if job.task in TEXT_TASKS or (job.task is None and job.train.image_size is None and not missing):
+        needs = {**needs, "train.seq_len": job.train.seq_len}  # a model that nobody knows may read no tokens
     return missing + [name for name, value in needs.items() if value is None]
 
 

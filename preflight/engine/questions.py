@@ -20,6 +20,7 @@ from preflight.vocabulary.words import gib
 MOST = 5
 """Questions that a report asks. More are not read."""
 _MODEL = "model.name"
+_OF_TEXTS = ("train.seq_len", "train.sequences_per_sample")
 
 WORDS: Mapping[str, str] = {
     GPU: "Which GPU do the jobs run on?",
@@ -124,9 +125,10 @@ def _device(found: Estimates, job: Job) -> Iterator[tuple[str, object]]:
         return
     cause = found.causes.get("device")
     names = [*found.unknown, *(cause.fields if cause is not None else ())]
-    if cause is not None and cause.cause is Cause.model_unknown:
-        # whether the model reads tokens is known from its task alone
-        names = [_MODEL, *(name for name in names if name != "train.seq_len" or job.task in TEXT_TASKS)]
+    if cause is not None and cause.cause in (Cause.model_unknown, Cause.not_modelled):
+        # whether the model reads tokens, and how many sequences, is known from its task alone
+        names = [name for name in names if name not in _OF_TEXTS or job.task in TEXT_TASKS]
+        names = [_MODEL, *names] if cause.cause is Cause.model_unknown else names
     yield from ((name, None) for name in names if name in _kinds() and not name.startswith("data."))
 
 

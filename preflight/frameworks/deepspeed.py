@@ -68,8 +68,8 @@ def _spawned(record: CallRecord) -> list[Binding]:
 
 
 GPUS_OF_NODE = "parallel.gpus_per_node"
-_OF_ITS_FILE = ("parallel.strategy", "train.precision")
-"""What DeepSpeed has from its configuration alone, and what no estimate can be made without."""
+_OF_ITS_FILE = ("parallel.strategy", "parallel.offload", "train.precision")
+"""What DeepSpeed has from its configuration alone, and what the estimate depends on most."""
 
 
 def _initialized(record: CallRecord) -> list[Binding]:

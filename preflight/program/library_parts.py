@@ -193,7 +193,8 @@ _LENGTHENING = ("pop", "insert", "append", "extend")
 
 def rebuilt_part(model: Instance, records: Sequence[CallRecord]) -> str | None:
     """The path of a part of a library's model, not of its head, that the program cuts, deletes or gives layers of its
-    own: `model.encoder.layer = model.encoder.layer[:6]`, `model.encoder.layer.pop(0)`. None if there is none."""
+    own: `model.encoder.layer = model.encoder.layer[:6]`, `model.encoder.layer.pop(0)`, and `layer.mlp.up.weight.data =
+    torch.chunk(weight, ranks)[rank]` of tensor parallelism by hand. None if there is none."""
     own = {key: value for key, value in model.attributes.items() if isinstance(key, str)}
     deep = model.state.get(PARTS)
     for path, value in {**own, **(deep if isinstance(deep, dict) else {})}.items():
@@ -217,9 +218,30 @@ def _path_in(model: Instance, part: Abstract | None) -> str:
 
 
 def _rebuilds(value: Abstract) -> bool:
+    if _is_piece(value):
+        return True
     if isinstance(value, Attribute):
         return is_slice(value)
     return isinstance(value, Instance) and (is_module(value.cls) or value.made_by in _LAYERS_OF_LAYERS)
+
+
+_CUTS = ("split", "chunk", "tensor_split", "narrow")
+"""Functions of torch and methods of tensors that give pieces of a tensor."""
+
+
+def _is_piece(value: Abstract | None) -> bool:
+    """Whether a value is a piece of a tensor that the program cut, wherever it was moved to:
+    `torch.split(weight, rows)[rank].to(device)`."""
+    while value is not None:
+        if isinstance(value, Attribute):
+            value = value.receiver
+        elif isinstance(value, Instance) and value.record is not None:
+            if value.record.method in _CUTS:
+                return True
+            value = value.record.receiver_object
+        else:
+            return False
+    return False
 
 
 # --- layers of timm ---------------------------------------------------------------------------------------------------

@@ -152,6 +152,14 @@ def _frozen(components: tuple[str, ...], expr: Expr) -> Expr | None:
     return Const(Unknown(words, Cause.not_modelled), expr.origin)
 
 
+def _names_no_model(name: str, value: Value) -> bool:
+    """Whether a value is no id at the hub: a plain word chooses among the program's own models (`model.name: small`),
+    and a `model_id` with `_` and without an owner is the id of a run (`exchange_96_96`)."""
+    if not isinstance(value, str):
+        return False
+    return value.isalpha() or (name == "model_id" and "_" in value and "/" not in value)
+
+
 def binding_for(key: str, expr: Expr, kind: str = "") -> Binding | None:
     """The lowest-ranked Binding that a setting's name suggests, its value put into the Job's spelling."""
     components = _components(key)
@@ -166,6 +174,6 @@ def binding_for(key: str, expr: Expr, kind: str = "") -> Binding | None:
         if frozen := _frozen(components, expr):
             return Binding("train.frozen", frozen, Rank.by_name, expr.origin)
     meant = field_for(key, kind)
-    if meant == "model.name" and isinstance(expr, Const) and isinstance(expr.value, str) and expr.value.isalpha():
-        return None  # `model.name: small` chooses among the program's own models: no id at the hub is a plain word
+    if meant == "model.name" and isinstance(expr, Const) and _names_no_model(components[-1], expr.value):
+        return None
     return None if meant is None else Binding(meant, expr, Rank.by_name, expr.origin)

@@ -483,4 +483,12 @@ def _trained_values(records: Sequence[CallRecord]) -> Iterator[Abstract]:
 
 
 def _holds(holder: Abstract, part: Abstract) -> bool:
-    return isinstance(part, Instance) and any(one is part for one in reachable(holder, calls=False))
+    """Whether an object has another as a part, and is made wherever that is: `if args.masks: model = Masks(model)`
+    leaves both to be trained."""
+    if not isinstance(part, Instance) or not any(one is part for one in reachable(holder, calls=False)):
+        return False
+    return len(_conditions(holder)) <= len(_conditions(part))
+
+
+def _conditions(value: Abstract) -> Sequence[Expr]:
+    return value.record.conditions if isinstance(value, Instance) and value.record is not None else ()

@@ -224,6 +224,8 @@ def _any_item(iterable: Abstract) -> Abstract:
         if array is not None and array.shape:
             return derived(iterable, view(array, array.shape[1:], whole=False))
         return Instance(f"{iterable.made_by}.item", origin=iterable.origin)
+    if isinstance(iterable, Attribute):
+        return Attribute(iterable, "[*]", iterable.origin)  # a layer of `model.model.layers`: any of them
     return changes_in_loop()
 
 

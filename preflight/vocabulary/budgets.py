@@ -27,7 +27,6 @@ __all__ = [
     "ProofTime",
     "ReadingTime",
     "TraceTime",
-    "cpu_budget",
     "cpu_is_over",
     "keep_time",
 ]
@@ -37,26 +36,21 @@ class Budget(int):
     """The most of something that is read or followed; `of` says in words what is counted."""
 
     of: str
-    said: str
-    """The number as it is shown: seconds may have a fraction."""
 
-    def __new__(cls, most: float, of: str) -> Budget:
+    def __new__(cls, most: int, of: str) -> Budget:
         made = super().__new__(cls, most)
-        made.of, made.said = of, f"{most:,}"
+        made.of = of
         return made
 
     @property
     def over(self) -> str:
         """Why a value is unknown, or a file is refused, that needs more: words that follow "it is"."""
-        return f"over the budget of {self.said} {self.of}"
+        return f"over the budget of {int(self):,} {self.of}"
 
 
 # --- CPU time --------------------------------------------------------------------------------------------------------
 
-CPU_SECONDS = Budget(10, "seconds of CPU time for a file")
-"""What the budgets of steps leave over, at most: see SHARE_OF_A_FILE. The slowest public file takes five seconds."""
-
-_end: ContextVar[tuple[float, Budget] | None] = ContextVar("when the CPU time of a file ends, and why", default=None)
+_end: ContextVar[float | None] = ContextVar("when the CPU time of a file ends", default=None)
 _run: ContextVar[Progress] = ContextVar("the run whose file is read", default=QUIET)
 
 
@@ -73,9 +67,10 @@ class OverBudget(Exception):
 
 READING_SECONDS = Budget(30, "seconds of CPU time for the files of a check")
 """What all files together may use, beside LEAST_SECONDS for each. A copy of a library inside a project has a hundred
-scripts that each take as long as a file may."""
+scripts that each take as long as a file may. The words name this budget, not what it left for the file, which depends
+on the machine and its load: one cause has one remark."""
 SHARE_OF_A_FILE = 4
-"""A file may use this part of what is left: a quarter."""
+"""A file may use this part of what is left: a quarter. The slowest public file takes five seconds."""
 LEAST_SECONDS = 0.1
 """What a file may use when nothing is left. Most programs of people take less."""
 
@@ -95,8 +90,7 @@ class ReadingTime:
         outermost = self._since is None
         self._since = start if self._since is None else self._since
         left = READING_SECONDS - self._used - (start - self._since)
-        most = min(CPU_SECONDS, max(left / SHARE_OF_A_FILE, LEAST_SECONDS))
-        reset = _end.set((start + most, Budget(round(most, 1), CPU_SECONDS.of)))
+        reset = _end.set(start + max(left / SHARE_OF_A_FILE, LEAST_SECONDS))
         run = _run.set(self._progress)
         try:
             yield
@@ -105,7 +99,7 @@ class ReadingTime:
             _run.reset(run)
             now = time.process_time()
             if around is not None:
-                _end.set((around[0] + now - start, around[1]))
+                _end.set(around + now - start)
             if outermost:
                 self._used += now - start
                 self._since = None
@@ -116,20 +110,13 @@ def cpu_is_over() -> bool:
     time limit of the run is over."""
     _run.get().check()
     end = _end.get()
-    return end is not None and time.process_time() > end[0]
-
-
-def cpu_budget() -> Budget:
-    """The CPU time that the current file may use."""
-    end = _end.get()
-    return CPU_SECONDS if end is None else end[1]
+    return end is not None and time.process_time() > end
 
 
 def keep_time() -> None:
-    """For what is read of the calls of a program, which has no steps: raises OverBudget, or TimeOver."""
-    end = _end.get()
-    if end is not None and cpu_is_over():
-        raise OverBudget(end[1])
+    """Raises OverBudget where the current file has used its CPU time, or TimeOver."""
+    if cpu_is_over():
+        raise OverBudget(READING_SECONDS)
 
 
 PROOFS = Budget(64, "proofs of fixes for a file")

@@ -123,6 +123,14 @@ def test_a_model_that_nobody_knows_is_not_asked_for_its_tokens(project: Write, r
     assert "set.train.seq_len" not in " ".join(lines(real().out))
 
 
+def test_a_model_that_nobody_knows_is_not_asked_for_its_sequences(project: Write, real: Command) -> None:
+    text = program("name").replace("model(**batch).loss", "sum(model(part).loss for part in pieces(batch))")
+    project({"train.py": text.replace("transformers", "somewhere")})
+    out = real("train.py", "--gpu", "T4").out
+    assert lines(out) == ['set.model.name = "..."']
+    assert "sequences_per_sample" not in out
+
+
 def test_one_model_is_not_asked_for_several_programs(project: Write, real: Command) -> None:
     project({"a.py": IMAGES, "b.py": IMAGES.replace("Network", "Other")})
     assert "set.model.name" not in " ".join(lines(real(".").out))

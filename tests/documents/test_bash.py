@@ -220,7 +220,19 @@ def test_heredocs_are_kept_apart() -> None:
 def test_windows_line_endings_do_not_reach_the_words() -> None:
     document = parse("#!/bin/bash\r\nA=1\r\npython a.py \\\r\n  --x 1\r\n")
     assert evaluate(document.assignments[0].expr) == "1"
-    assert [w.literal for w in document.commands[0].words][:2] == ["python", "a.py"]
+    assert [word.literal for word in document.commands[0].words] == ["python", "a.py", "--x", "1"]
+
+
+def test_windows_line_endings_move_no_word() -> None:
+    text = "#!/bin/bash\r\npython a.py \\\r\n  --x 16\r\ncat > b <<EOF\r\nx: 1\r\nEOF\r\npython c.py\r\n"
+    document = parse(text)
+    assert [text[one.span.start : one.span.end] for one in document.commands[0].words] == [
+        "python",
+        "a.py",
+        "--x",
+        "16",
+    ]
+    assert [command.words[0].literal for command in document.commands] == ["python", "cat", "python"]
 
 
 @pytest.mark.parametrize("text", ["if then\n", "a (\n", "'", '"$(', "}", "case", "<<E\n", "((", "${", "a" * 100_000])

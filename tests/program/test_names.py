@@ -102,6 +102,11 @@ def test_a_plain_word_is_no_model_of_the_hub(name: str) -> None:
     assert binding_for("model.name", Const(name)) is None
 
 
+def test_the_id_of_a_run_is_no_model_of_the_hub() -> None:
+    assert binding_for("model_id", Const("exchange_96_96")) is None
+    assert binding_for("model_id", Const("org/model_v2")) is not None
+
+
 @pytest.mark.parametrize("name", ["gpt2", "bert-base-uncased", "meta-llama/Llama-2-7b-hf"])
 def test_an_id_of_the_hub_is_one(name: str) -> None:
     binding = binding_for("model.name", Const(name))

@@ -469,3 +469,34 @@ def test_a_package_of_the_project_with_the_name_of_a_library(path: str, copied: 
         (home / "modeling_utils.py").write_text("")
     found = values(read_program(STARTED, tmp_path))
     assert (found["model.name"] == "gpt2") is copied
+
+
+WRAPPED = """
+class Masks(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self.head = nn.Linear(64, 64)
+parser.add_argument("--masks", action="store_true")
+flags = parser.parse_args()
+def build():
+    model = Net(8, 1)
+    if flags.masks:
+        model = Masks(model)
+    return model
+model = build()
+optimizer = torch.optim.AdamW([{"params": [p for n, p in model.named_parameters() if "out" in n]}], lr=1e-3)
+for x in data:
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_model_that_a_flag_puts_into_another_is_not_taken_for_that(tmp_path: Path) -> None:
+    """`if args.masks: model = Masks(model)`: both are named, and the smaller is counted."""
+    found = values(read_program(program("self.out = nn.Linear(width, 4)") + WRAPPED, tmp_path))
+    name = found["model.name"]
+    assert isinstance(name, Unknown)
+    assert "Net" in name.words
+    assert "Masks" in name.words
+    assert found["model.least_parameters"] == 8 * 4 + 4

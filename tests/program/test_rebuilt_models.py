@@ -30,6 +30,19 @@ class Cut(nn.Module):
         super().__init__()
         self.layers = layers
 """
+PARALLEL = """\
+def shard(model, size):
+    for layer in model.bert.encoder.layer:
+        weight = layer.output.dense.weight
+        pieces = torch.split(weight, weight.shape[0] // size, dim=0)
+        layer.output.dense.weight.data = pieces[rank].to("cuda")
+shard(model, 2)
+"""
+SET = """\
+for layer in model.bert.encoder.layer:
+    layer.output.dense.weight.data = layer.output.dense.weight.data.normal_(0, 0.02)
+    layer.gradient_checkpointing = True
+"""
 HUB = 'AutoModelForSequenceClassification.from_pretrained("google-bert/bert-base-uncased")'
 VISION = "resnet50(pretrained=True)"
 
@@ -50,6 +63,7 @@ def model(make: str, change: str, root: Path) -> object:
         (HUB, "model.bert.encoder.layer.pop(0)"),
         (HUB, "layers = model.bert.encoder.layer\nwhile len(layers) > 3:\n    layers.pop(-1)"),
         (HUB, f"{CUT}model = Cut(model.bert.encoder.layer[:6])"),
+        (HUB, PARALLEL),
         (VISION, "if len(rows) != 1000:\n    model = resnet50()\n    model.maxpool = nn.Identity()"),
         (VISION, "model.layer4 = nn.Identity()"),
         (VISION, "model.layer3 = nn.Sequential(model.layer3[0], Attention())"),
@@ -68,6 +82,7 @@ def test_a_changed_model_is_unknown(make: str, change: str, tmp_path: Path) -> N
         (HUB, "model.classifier = nn.Sequential(nn.Linear(768, 768), nn.Linear(768, 2))"),
         (HUB, "model.bert.encoder.gradient_checkpointing = False"),
         (HUB, "model.bert.pooler = None"),
+        (HUB, SET),
         (VISION, "model.fc = nn.Identity()"),
         (VISION, "model.conv1 = nn.Conv2d(1, 64, 7, 2, 3, bias=False)"),
     ],

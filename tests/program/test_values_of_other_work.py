@@ -184,8 +184,8 @@ for batch in loader:
 
 def test_without_its_configuration_deepspeed_is_unknown(tmp_path: Path) -> None:
     found = told(ENGINE, tmp_path)
-    assert is_unknown(found["parallel.strategy"])
-    assert is_unknown(found["train.precision"])
+    for field in ("parallel.strategy", "parallel.offload", "train.precision"):
+        assert is_unknown(found[field])
 
 
 def test_deepspeeds_own_flag_names_its_file(tmp_path: Path) -> None:

@@ -20,12 +20,13 @@ from preflight.vocabulary.values import Const
 
 class LinksOfScript(Struct, frozen=True):
     """What a script starts. `external`: a training program is not in the project. `missing`: see `Launched`. `started`:
-    see `Reading.started`."""
+    see `Reading.started`. `interactive`: all of these are servers of notebooks and the like, for people to work in."""
 
     links: tuple[Link, ...]
     external: bool
     started: tuple[StartedProgram, ...]
     missing: tuple[Const, ...] = ()
+    interactive: bool = False
 
 
 def links_of(shell: Shell, project: Project, request: Request | None) -> LinksOfScript:
@@ -33,7 +34,7 @@ def links_of(shell: Shell, project: Project, request: Request | None) -> LinksOf
     links: list[Link] = []
     started: list[StartedProgram] = []
     missing: list[Const] = []
-    external = False
+    external, interactive = False, True
     for run in shell.runs:
         found = tuple(launched(run, shell, project, request))
         links += [one.link for one in found if one.link is not None and not _is_light(one.link)]
@@ -42,7 +43,9 @@ def links_of(shell: Shell, project: Project, request: Request | None) -> LinksOf
         program = _program(run, found)
         if program is not None:
             started.append(program)
-    return LinksOfScript(tuple(links), external, tuple(started), tuple(missing))
+            interactive = interactive and _is_interactive(without_launchers(run.words)[0], program.name)
+    interactive = interactive and bool(started) and not links
+    return LinksOfScript(tuple(links), external, tuple(started), tuple(missing), interactive)
 
 
 def _program(run: StartedCommand, found: Sequence[Launched]) -> StartedProgram | None:
@@ -62,7 +65,7 @@ def _program(run: StartedCommand, found: Sequence[Launched]) -> StartedProgram |
 
 def _is_light(link: Link) -> bool:
     """Whether a link starts a module that trains nothing: `python -m venv`, `python -m pip`."""
-    return link.kind == "module" and link.target in _light_programs()[1]
+    return link.kind == "module" and link.target in _light_programs().modules
 
 
 def _activates(words: Sequence[Word]) -> bool:
@@ -73,20 +76,37 @@ def _activates(words: Sequence[Word]) -> bool:
 
 def _takes_little(command: LaunchCommand, name: str) -> bool:
     """Whether a program is known to take hardly any memory. `command`: without its launchers."""
-    names, modules, starting = _light_programs()
+    table = _light_programs()
     if command.kind == "module":
-        return name in modules
+        return name in table.modules
     name, first = PurePosixPath(name).name, word_text(command.words[0]) if command.words else None
-    return command.kind == "none" and name in names and first not in starting.get(name, ())
+    return command.kind == "none" and name in table.names and first not in table.starting.get(name, ())
+
+
+def _is_interactive(command: LaunchCommand, name: str) -> bool:
+    """Whether a program waits for people, who run in it what no file says: `jupyter lab`."""
+    subcommands = _light_programs().interactive.get(PurePosixPath(name).name)
+    first = word_text(command.words[0]) if command.words else None
+    return subcommands is not None and (not subcommands or first in subcommands)
+
+
+class _Table(Struct, frozen=True):
+    """Names of commands, modules of Python, subcommands of commands that start other programs, and of servers that
+    people work in (none: whatever follows)."""
+
+    names: frozenset[str]
+    modules: frozenset[str]
+    starting: dict[str, list[str]]
+    interactive: dict[str, list[str]]
 
 
 @lru_cache(maxsize=1)
-def _light_programs() -> tuple[frozenset[str], frozenset[str], dict[str, list[str]]]:
-    """The names of commands, of modules of Python, and the subcommands of commands that start other programs."""
+def _light_programs() -> _Table:
     table = json.loads((Path(__file__).parent / "light_programs.json").read_text(encoding="utf-8"))
-    kinds = [kind for kind in table if kind not in ("comment", "modules", "starting")]
+    interactive = table["interactive"]
+    kinds = [kind for kind in table if kind not in ("comment", "modules", "starting", "interactive")]
     named = frozenset(name for kind in kinds for name in table[kind])
-    return named, frozenset(table["modules"]), table["starting"]
+    return _Table(named, frozenset(table["modules"]), table["starting"], interactive)
 
 
 def starts_program(link: Link, project: Project) -> bool:

@@ -196,7 +196,7 @@ def _read(source: Source, call: Call | None, project: Project) -> Reading:
         request=request,
         problems=problems,
         reads=tuple(dict.fromkeys(reads)),
-        trains=request is not None and (asks_gpus or found.external),
+        trains=request is not None and not found.interactive and (asks_gpus or found.external),
         started=found.started,
         unread=None if shell.cut is None else Unread.beyond(shell.cut, Origin(source.path, Span(0, 0))),
     )

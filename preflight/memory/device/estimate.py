@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from preflight.memory.device.law import loss_and_kernels
 from preflight.memory.device.law.tape import NotRegular
 from preflight.memory.device.lower_bound import lower_bound
-from preflight.memory.device.open_settings import at_least, at_most, fullest, has_few_values, over_candidates
+from preflight.memory.device.open_settings import (
+    at_least,
+    at_most,
+    fullest,
+    has_an_end,
+    has_few_values,
+    over_candidates,
+)
 from preflight.memory.device.parallel.nccl import buffers as nccl_buffers
 from preflight.memory.device.phases import computes_loss, note_on_images, phases_beside
 from preflight.memory.device.prepare import prepare
@@ -118,7 +125,7 @@ def may_fit(job: Job, gpu: Gpu | None, tracing: Tracing = TRACE) -> bool | None:
     is not known."""
     prepared = prepare(job, gpu, True, tracing)
     if isinstance(prepared, Unknown):  # a lower bound never says that a job fits
-        return None if has_few_values(prepared) else False
+        return None if has_few_values(prepared) or has_an_end(job, prepared) else False
     capacity, context = room_of(prepared)
     if capacity is None:
         return False

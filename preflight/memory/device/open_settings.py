@@ -79,6 +79,12 @@ def at_most(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate |
     return replace(_widened(found, least), notes=(*found.notes, note), find_largest_batch=lambda: None)
 
 
+def has_an_end(job: Job, reason: Unknown) -> bool:
+    """Whether only a length is missing that the positions of the model end: then its longest may fit."""
+    name = _missing(job, reason)
+    return name is not None and longest(job, f"train.{name}") is not None
+
+
 def _missing(job: Job, reason: Unknown) -> str | None:
     """The number of `train` that `reason` names alone."""
     name = next((name for name in SMALLEST if reason.fields == (f"train.{name}",)), None)

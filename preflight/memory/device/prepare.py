@@ -33,6 +33,9 @@ def prepare(
     """Looks up the law of a job and evaluates its parameters. The reason of an Unknown names the field that is missing.
     `compiled`: for a job under torch.compile, trace the compiled step, which takes seconds for each batch."""
     if job.train.sequences_per_sample is None:
+        known = resolve(job, gpu, tracing)
+        if isinstance(known, Unknown) and known.cause is Cause.model_unknown:
+            return known  # how many sequences a sample has says nothing of it
         return missing("train.sequences_per_sample")
     job = quantization.stated(in_sequences(job))
     found = layouts(job)

@@ -35,6 +35,21 @@ def test_a_job_on_cpus_is_no_training_of_its_own(tmp_path: Path) -> None:
     assert not script.reading.trains
 
 
+@pytest.mark.parametrize(
+    ("commands", "trains"),
+    [
+        ("module load cuda\njupyter lab --no-browser --port=8888\n", False),
+        ("srun jupyter-notebook --ip=0.0.0.0\n", False),
+        ("code-server --port 8080\n", False),
+        ("jupyter nbconvert --execute train.ipynb\n", True),
+        ("jupyter lab &\n./train_all\n", True),
+    ],
+)
+def test_a_server_that_people_work_in_is_no_training(commands: str, trains: bool, tmp_path: Path) -> None:
+    script = Script(tmp_path, f"#!/bin/bash\n#SBATCH --gres=gpu:1\n{commands}")
+    assert script.reading.trains is trains
+
+
 def test_a_plain_script_is_read_with_no_request(tmp_path: Path) -> None:
     script = Script(tmp_path, "#!/bin/bash\npython train.py --bs 4\n", "launch.sh")
     assert script.recognised

@@ -39,8 +39,8 @@ def test_no_is_certain(fields: dict[str, object]) -> None:
 
 
 def test_a_lower_bound_never_fits() -> None:
-    whisper = job({"model.name": "openai/whisper-small", "train.target_len": None}, 2)
-    assert may_fit(whisper, find_gpu("A100-80GB"), SHIPPED_ONLY) is False
+    rotary = job({"model.name": "EleutherAI/pythia-70m", "train.seq_len": None, "train.precision": "fp32"}, 2)
+    assert may_fit(rotary, find_gpu("A100-80GB"), SHIPPED_ONLY) is False
 
 
 def test_where_a_setting_with_few_values_is_open_nothing_is_said() -> None:
@@ -50,6 +50,21 @@ def test_where_a_setting_with_few_values_is_open_nothing_is_said() -> None:
     assert isinstance(found, DeviceEstimate)
     assert found.verdict == "fits"
     assert may_fit(open_, find_gpu("A100-80GB"), SHIPPED_ONLY) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model.name": "gpt2", "train.seq_len": None, "train.precision": "fp32"},
+        {"model.name": "openai/whisper-small", "train.target_len": None},
+    ],
+)
+def test_where_the_positions_end_an_open_length_nothing_is_said(fields: dict[str, object]) -> None:
+    """`estimate` tries the longest, and may find that it fits."""
+    found = estimate(job(fields, 1), find_gpu("A100-80GB"), SHIPPED_ONLY)
+    assert isinstance(found, DeviceEstimate)
+    assert found.verdict == "fits"
+    assert may_fit(job(fields, 1), find_gpu("A100-80GB"), SHIPPED_ONLY) is None
 
 
 def test_without_a_capacity_nothing_fits() -> None:
