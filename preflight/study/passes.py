@@ -214,12 +214,17 @@ COUNTING = ("torchrun", "accelerate", "deepspeed")
 """Launchers that count the GPUs before the program says which of them it sees."""
 SPLIT = ("train.batch_size", "validation.batch_size")
 """What DataParallel splits over its GPUs."""
+MOST_VISIBLE = 8
+"""GPUs that a process sees at the most, where no file says how many: those of a node of a cluster."""
+LIKE_DATA_PARALLEL = "ddp"
+"""GPU 0 adds up the gradients of all GPUs in a second copy (`ReduceAddCoalesced`), which DDP keeps in its buckets."""
 
 
 def one_process_on_several_gpus(draft: Draft) -> None:
-    """If one process uses several GPUs, the memory of each is unknown: neither the whole model nor an equal share.
+    """If one process uses several GPUs, the first of them holds neither the whole model nor an equal share.
 
-    DataParallel splits the loader's batch over all GPUs that the process sees; a Trainer multiplies it first.
+    DataParallel splits the loader's batch over all GPUs that the process sees; a Trainer multiplies it first. GPU 0
+    has its share of the batch and the outputs of all of it, which is less than the whole batch.
     """
     bounds, where = draft.bounds, draft.chain[-1].reading.path
     visible = bounds.pop(VISIBLE, None)
@@ -235,19 +240,44 @@ def one_process_on_several_gpus(draft: Draft) -> None:
     if visible is not None and (gpus is None or gpus.source is not Source.file) and not (gpus and gpus.stated_by_user):
         gpus = bounds[GPUS] = replace(visible, field=GPUS)
     count = evaluate(gpus.expr) if gpus is not None else None
-    if isinstance(count, int) and count > 1:
-        words = f"{maker} makes one process use {count} GPUs; the memory of each is not modelled"
+    several = count if isinstance(count, int) and count > 1 else None
+    splits = maker == DATA_PARALLEL
+    if several is None and (isinstance(count, int) or not splits):
+        return
+    if several is not None:
+        words = f"{maker} makes one process use {several} GPUs; the memory of each is not modelled"
         why = Unknown(words, Cause.not_modelled)
-    elif maker == DATA_PARALLEL and not isinstance(count, int):
+    else:
         words = f"{maker} uses all GPUs that the process sees, and no file says how many"
         why = Unknown(words, Cause.run_time, (GPUS,))
-        bounds[GPUS] = Bound(GPUS, Const(why, place), place, where=where)
-    else:
-        return
+        gpus = bounds[GPUS] = Bound(GPUS, Const(why, place), place, where=where)
     bounds[STRATEGY] = Bound(STRATEGY, Const(why, place), place, where=where)
-    for name in SPLIT if maker == DATA_PARALLEL else ():
-        if name in bounds and not bounds[name].stated_by_user:
-            bounds[name] = _shared(bounds[name], bounds[GPUS])
+    shares = [bounds[name] for name in SPLIT if name in bounds and not bounds[name].stated_by_user]
+    if splits and all(map(_is_fixed, shares)):
+        words = f"{maker} brings all outputs to the first of {several} GPUs" if several is not None else words
+        like = Bound(STRATEGY, Const("none", place), place, where=where)
+        bounds[STRATEGY] = replace(like, others=(LIKE_DATA_PARALLEL,), why_others=words)
+        shares = [_between(one, several, words) for one in shares]
+    elif splits and gpus is not None:
+        shares = [_shared(one, gpus) for one in shares]
+    bounds.update((one.field, one) for one in shares)
+
+
+def _is_fixed(batch: Bound) -> bool:
+    """Whether no axis of the search decides it."""
+    return not any(True for _ in names(batch.expr))
+
+
+def _between(batch: Bound, gpus: int | None, words: str) -> Bound:
+    """The samples of the first of several GPUs: its share, and with the outputs of the others at most all of them.
+    Where nobody knows how many GPUs, it is all of them, and at the least the share of a GPU of a full node."""
+    size = evaluate(batch.expr)
+    if isinstance(size, bool) or not isinstance(size, int):
+        return batch
+    if gpus is not None:
+        return replace(_shared(batch, Bound(GPUS, Const(gpus))), others=(size,), why_others=words)
+    share = -(-size // MOST_VISIBLE)
+    return batch if share == size else replace(batch, others=(share,), why_others=words)
 
 
 def _one_process(draft: Draft, wrapped: Bound | None) -> tuple[Value, Origin | None]:
@@ -375,7 +405,7 @@ def winner(name: str, candidates: list[Candidate], fixed_axes: Mapping[str, Cons
         best.where,
         best.setting,
         best.others if default else (),
-        best.perhaps,
+        perhaps=best.perhaps,
     )
 
 
