@@ -458,3 +458,20 @@ def test_all_devices_are_those_that_the_process_sees(devices: str, line: str, gp
     (study,) = studies(tmp_path, "run.sh")
     found = fields(study)["parallel.gpus_per_node"]
     assert (None if isinstance(found, Unknown) else found) == gpus
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("$HOME/miniconda3/envs/train/bin/python train.py", True),
+        ("${1}/bin/python3.10 -u train.py", True),
+        ("$VENV/bin/torchrun --nproc_per_node 2 train.py", True),
+        ("$TOOLS/python train.py", False),  # a folder of that name, or a script
+        ("$PYTHON train.py", False),
+    ],
+)
+def test_an_interpreter_in_a_folder_that_is_not_known(line: str, seen: bool, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(script(line))
+    (tmp_path / "train.py").write_text(LOADER.format(""))
+    found = studies(tmp_path, "run.sh")
+    assert any("train.py" in study.paths for study in found) is seen
