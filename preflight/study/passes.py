@@ -14,6 +14,7 @@ from preflight.study.follow import LAUNCHES, Chain, ChainStep, branch_scope
 from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
 from preflight.vocabulary.reading import (
     DATA_PARALLEL,
+    GPUS_SEEN,
     ONE_PROCESS,
     VISIBLE,
     Binding,
@@ -270,14 +271,24 @@ def _is_fixed(batch: Bound) -> bool:
 
 def _between(batch: Bound, gpus: int | None, words: str) -> Bound:
     """The samples of the first of several GPUs: its share, and with the outputs of the others at most all of them.
-    Where nobody knows how many GPUs, it is all of them, and at the least the share of a GPU of a full node."""
-    size = evaluate(batch.expr)
-    if isinstance(size, bool) or not isinstance(size, int):
+    Where nobody knows how many GPUs, it is all samples of one GPU. The others are the least and the most that it may
+    be: a program may load more for more GPUs."""
+    every = [batch.expr] if gpus else [_seen(batch.expr, count) for count in range(1, MOST_VISIBLE + 1)]
+    whole = [size for size in map(evaluate, every) if isinstance(size, int) and not isinstance(size, bool)]
+    if len(whole) < len(every):
         return batch
-    if gpus is not None:
-        return replace(_shared(batch, Bound(GPUS, Const(gpus))), others=(size,), why_others=words)
-    share = -(-size // MOST_VISIBLE)
-    return batch if share == size else replace(batch, others=(share,), why_others=words)
+    if gpus:
+        return replace(_shared(batch, Bound(GPUS, Const(gpus))), others=(whole[0],), why_others=words)
+    shares = [-(-size // count) for count, size in enumerate(whole, 1)]
+    others = tuple(one for one in dict.fromkeys((min(shares), max(whole))) if one != whole[0])
+    return replace(batch, expr=every[0], others=others, why_others=words)
+
+
+def _seen(expr: Expr, gpus: int) -> Expr:
+    """An expression on a machine of which the process sees so many GPUs."""
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(_seen(one, gpus) for one in expr.operands), expr.origin)
+    return Const(gpus, expr.origin) if isinstance(expr, Const) and expr.value == GPUS_SEEN else expr
 
 
 def _one_process(draft: Draft, wrapped: Bound | None) -> tuple[Value, Origin | None]:

@@ -36,6 +36,8 @@ passes over a box use it up."""
 VISIBLE = "parallel.options.visible_gpus"
 """How many GPUs `CUDA_VISIBLE_DEVICES` leaves to a process. No Job has it either."""
 DATA_PARALLEL = "torch.nn.DataParallel"
+GPUS_SEEN = Unknown("the machine decides how many GPUs the process sees", Cause.run_time, ("parallel.gpus_per_node",))
+"""`torch.cuda.device_count()`, where no file says it."""
 
 
 class Rank(IntEnum):

@@ -269,6 +269,29 @@ def test_data_parallel_splits_the_batch_over_the_gpus_that_it_sees(case: str, tm
     assert not {name for name in found if name.startswith("parallel.options.")}
 
 
+@pytest.mark.parametrize(
+    ("size", "wrap", "batch", "others"),
+    [
+        ("12 * max(1, torch.cuda.device_count())", True, 12, (96,)),  # a full node gives the first all outputs
+        ("48 // max(1, torch.cuda.device_count())", True, 48, (1,)),
+        ("12 * max(1, torch.cuda.device_count())", False, None, ()),  # one GPU has all of them
+        ("12 * lib.gpus()", True, None, ()),
+    ],
+)
+def test_a_batch_for_as_many_gpus_as_there_are(
+    size: str, wrap: bool, batch: object, others: tuple[int, ...], tmp_path: Path
+) -> None:
+    program = LOADER.replace("batch_size=50", f"batch_size={size}").replace(
+        "DataParallel(", "DataParallel(" if wrap else "Identity("
+    )
+    (tmp_path / "train.py").write_text(program.format(""))
+    (tmp_path / "run.sh").write_text("#!/bin/bash\npython train.py\n")
+    (study,) = studies(tmp_path, "run.sh")
+    found = fields(study)["train.batch_size"]
+    assert (None if isinstance(found, Unknown) else found) == batch
+    assert study.boxes[0].fields["train.batch_size"].others == others
+
+
 def test_data_parallel_with_a_searched_batch_has_no_known_strategy(tmp_path: Path) -> None:
     head = 'parser.add_argument("--size", type=int)\nargs = parser.parse_args()'
     program = LOADER.replace("args = parser.parse_args()", head).replace("batch_size=50", "batch_size=args.size")
