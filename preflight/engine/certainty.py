@@ -316,7 +316,10 @@ class Certainty(Struct, dict=True):
         if (held.standing is Standing.unknown or held.unsaid) and name in LEAST:
             may = [LEAST[name]]
         else:
-            may = [LEAST.get(name)] if LEAST.get(name) in map(thawed, held.others) else []
+            others, own = [*map(thawed, held.others)], own_value(job, name)
+            smaller = [one for one in others if isinstance(one, int) and isinstance(own, int) and one < own]
+            least = LEAST[name] if name in LEAST else min(smaller, default=None)
+            may = [least] if least in others else []
         yield from (value for value in may if value != own_value(job, name))
 
     def _may(self, job: Job, values: Changes, exceeds: Callable[[Job], bool]) -> bool:

@@ -71,7 +71,7 @@ class Doubts(Struct, dict=True):
     def of_bound(self, job: Job) -> Iterator[Assumption]:
         """Fields with which states that exceed the GPU might fit: the need is the least that the model takes whole."""
         for name in STATES:
-            if name in self.weak:
+            if name in self.weak and (name != STATES[0] or self._may_be_sharded):
                 yield self.assumption(job, name)
                 return
         types = [(name, value) for name in TYPES if name in self.weak for value in self.weak[name].others]
@@ -80,6 +80,12 @@ class Doubts(Struct, dict=True):
             if half is None or half.verdict != "exceeds":
                 yield self.assumption(job, name, f"in {value} they may fit: {OPEN}")
                 return
+
+    @property
+    def _may_be_sharded(self) -> bool:
+        """Whether the strategy is not known well, and may be one that splits the states."""
+        known = self.weak.get(STATES[0])
+        return known is not None and (not known.others or any(one in SHARDED for one in known.others))
 
     def other_model(self, job: Job) -> Iterator[Assumption]:
         """The model, if only the name of a setting says that the job trains it: it may be another, of any size."""
@@ -94,7 +100,7 @@ class Doubts(Struct, dict=True):
             if among is not None and among.verdict != "exceeds":
                 yield self.assumption(job, GPUS, f"on {NODE} GPUs it may fit: {OPEN}")
             return
-        if STATES[0] not in self.weak or job.parallel.strategy not in ("none", "ddp"):
+        if not self._may_be_sharded or job.parallel.strategy not in ("none", "ddp"):
             return
         gpus = NODE if GPUS in self.weak else job.parallel.gpus_per_node or 1
         split = {"parallel.strategy": "zero3", GPUS: gpus, "parallel.ranks_per_node": gpus}

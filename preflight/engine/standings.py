@@ -204,7 +204,8 @@ def _of(bound: Bound) -> Held:
     if standing is Standing.by_name:
         return Held(standing, f"only the name of the setting {bound.setting} suggests it")
     if standing is Standing.assumed:
-        return Held(standing, "it is the default of the newest release, and no release is stated", bound.others)
+        newest = "it is the default of the newest release, and no release is stated"
+        return Held(standing, bound.why_others or newest, bound.others)
     if standing is Standing.read and bound.perhaps and bound.field in SWITCHES:
         return Held(Standing.assumed, "only a run decides whether the program sets it")
     if standing is Standing.read and bound.origin is not None and bound.origin.unless and not bound.stated_by_user:

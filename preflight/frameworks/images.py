@@ -1,4 +1,5 @@
-"""Models of images and text in fine-tuning tools: which parts stay frozen, and how large images may be.
+"""Models of the catalogue by name: their type, and of those of images and text in fine-tuning tools which parts stay
+frozen, and how large images may be.
 
 Read from LLaMA-Factory's hparams/finetuning_args.py and model_args.py (0.9.5) and ms-swift's Command-line-parameters.md
 (3). Both leave the vision tower and the projector frozen unless they are told otherwise, under adapters as well.
@@ -12,7 +13,9 @@ from collections.abc import Mapping
 from preflight.memory.device.law.catalogue import find
 from preflight.program.arguments import Arguments
 from preflight.program.rows import FoundSettings
-from preflight.vocabulary.values import Cause, Const, Unknown
+from preflight.python.evaluator import Evaluator, Hook
+from preflight.python.objects import Abstract, CallRecord
+from preflight.vocabulary.values import Cause, Const, Unknown, names
 
 Switches = Mapping[str, tuple[str, bool]]
 LLAMAFACTORY: Switches = {"vision": ("freeze_vision_tower", True), "projector": ("freeze_multi_modal_projector", True),
@@ -65,3 +68,22 @@ def _sees(name: object) -> str | None:
     known = find(name) if isinstance(name, str) else None
     sees = known is not None and known.task == "causal-lm" and "vision_config" in known.config
     return known.architecture if known is not None and sees else None
+
+
+_OWN_WORDS = ("remote", "timm", "torchvision", "vision-language")
+"""Architectures of the catalogue that are no type of transformers; those of diffusers are names of classes."""
+
+
+def model_type(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`AutoConfig.from_pretrained(name).model_type`, by which programs choose a class; None where it is not known."""
+    identity = record.argument("pretrained_model_name_or_path", 0)
+    name = ev.value_of(identity) if identity is not None else None
+    if isinstance(name, Unknown) and identity is not None:
+        ev.chosen_by |= set(names(identity))
+    found = find(name) if isinstance(name, str) and not name.startswith((".", "/")) else None
+    if found is None or found.architecture in _OWN_WORDS or not found.architecture.islower():
+        return None
+    return Const(found.architecture, None if identity is None else identity.origin)
+
+
+MODEL_TYPES: Mapping[str, Hook] = {"transformers.AutoConfig.from_pretrained:model_type": model_type}

@@ -20,6 +20,8 @@ _NAMED = re.compile(
     re.I,
 )
 """Words of another device, and of libraries that choose the device themselves."""
+_COMMENT = re.compile(r"^[ \t]*#.*", re.M)
+"""A line that is switched off: `# device = torch.device("cuda")`."""
 
 
 _KNOWN = sys.stdlib_module_names | frozenset(
@@ -37,7 +39,7 @@ def device_bindings(records: Sequence[CallRecord], project: Project) -> list[Bin
     if step is None:
         return []
     modules = [load_module(path, project) for path in dict.fromkeys(r.path for r in records)]
-    if any(module is None or _NAMED.search(module.source.text) for module in modules):
+    if any(module is None or _NAMED.search(_COMMENT.sub("", module.source.text)) for module in modules):
         return []
     devices = list(_devices(records))
     chosen = [one for one in devices if not is_constant(one)]

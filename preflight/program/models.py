@@ -18,6 +18,7 @@ from preflight.program.library_parts import rebuilt_part
 from preflight.program.model_configurations import changes, configuration, is_dimension, table
 from preflight.program.rows import calls, read_call
 from preflight.program.trained import Trained, reachable, trained
+from preflight.python.access import class_attribute
 from preflight.python.hooks.hub_classes import is_hub_class
 from preflight.python.objects import CallRecord, ClassValue, External, FunctionValue, Instance, has_unknown, is_expr
 from preflight.vocabulary.batch_statistics import of_target
@@ -79,7 +80,7 @@ def _extended(record: CallRecord) -> str | None:
 
 
 def extended_facts(records: Sequence[CallRecord], bindings: Sequence[Binding]) -> Iterator[Fact]:
-    """The fact that the model is of a class of the project that extends one of transformers."""
+    """The fact that the model is of a class of the project that extends one of transformers, or lengthens its input."""
     named = [binding.origin for binding in bindings if binding.field in _IDENTITIES]
     for record in records:
         cls = record.receiver_object
@@ -88,6 +89,32 @@ def extended_facts(records: Sequence[CallRecord], bindings: Sequence[Binding]) -
             if identity is not None and first_origin(identity) in named:
                 yield Fact("extends", f"{cls.name}, a class of the program that extends {base}", record.origin)
                 return
+        elif isinstance(cls, ClassValue) and is_hub_class(cls) and _adds_to_the_input(cls):
+            said = f"{cls.name}, a class of the program that gives the model keys or embeddings of its own"
+            yield Fact("extends", said, record.origin)
+            return
+
+
+_ADDED = ("past_key_values", "inputs_embeds")
+"""Arguments of a model with which a prefix or a prompt makes its sequences longer."""
+
+
+def _adds_to_the_input(cls: ClassValue) -> bool:
+    """Whether the forward pass of a class gives its model keys or embeddings that it makes itself."""
+    forward = class_attribute(cls, "forward")
+    if not isinstance(forward, FunctionValue) or isinstance(forward.node, ast.Lambda):
+        return False
+    inner = list(ast.walk(forward.node))
+    made = {one.id for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    taken = {one.arg for one in inner if isinstance(one, ast.arg)} - made
+    return any(
+        isinstance(one, ast.keyword) and one.arg in _ADDED and not _is_passed_on(one.value, taken) for one in inner
+    )
+
+
+def _is_passed_on(value: ast.expr, taken: Collection[str]) -> bool:
+    """Whether an argument is one that the function has been given, or none."""
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id in taken)
 
 
 def model_bindings(records: Sequence[CallRecord], project: Project, parameters: Collection[str] = ()) -> list[Binding]:

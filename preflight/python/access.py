@@ -26,6 +26,7 @@ from preflight.python.objects import (
     Key,
     ModuleValue,
     is_expr,
+    is_plain_key,
     sequence,
     to_expr,
 )
@@ -109,7 +110,9 @@ def _instance_attribute(ev: Evaluator, value: Instance, name: str, node: ast.exp
             return bind(ev, found, value, node, frame)
         if found is not None:
             return found
-    return Attribute(value, name, frame.module.origin(node))
+    known = ev.hooks.get(f"{value.made_by}:{name}") if value.record is not None and value.cls is None else None
+    given = known(value.record, ev) if known is not None and value.record is not None else None
+    return given if given is not None else Attribute(value, name, frame.module.origin(node))
 
 
 def _named_layer(value: Instance, name: str) -> Instance | None:
@@ -223,7 +226,7 @@ def container_item(ev: Evaluator, value: Container, key: object, expr: Expr, nod
         return ev.op("get", (to_expr(value), expr), origin)
     if isinstance(key, int) and not isinstance(key, bool) and value.is_sequence and key < 0 and not value.open:
         key += len(value.items)
-    if not isinstance(key, (str, int, float, bool, tuple, type(None))) or key not in value.items:
+    if not is_plain_key(key) or key not in value.items:
         return unknown(f"no item {key!r} of it is known", origin, Cause.not_set)
     return value.items[key]
 

@@ -77,9 +77,9 @@ LibraryValue: TypeAlias = "Callable[[Evaluator], Abstract]"
 class Evaluator(ABC):
     """The state of one program's evaluation, and the operations that every part of it needs.
 
-    `hooks` are by qualified name ("argparse.ArgumentParser.add_argument", "@hydra.main" for a decorator) and come
-    before those of libraries. `assume` gives values of parameters. They decide conditions, and expressions keep the
-    parameters. With `assume_defaults` the parameters' own defaults decide too.
+    `hooks` are by qualified name ("argparse.ArgumentParser.add_argument", "@hydra.main" for a decorator, "MAKER:NAME"
+    for an attribute of what a call made) and come before those of libraries. `assume` gives values of parameters. They
+    decide conditions, and expressions keep the parameters. With `assume_defaults` the parameters' defaults decide too.
     """
 
     library_hooks: ClassVar[Mapping[str, Hook]]

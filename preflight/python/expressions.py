@@ -32,6 +32,7 @@ from preflight.python.objects import (
     from_value,
     is_expr,
     is_object,
+    is_plain_key,
     open_container,
     openness,
     sequence,
@@ -82,7 +83,7 @@ def _name(ev: Evaluator, node: ast.Name, frame: Frame) -> Abstract:
     while scope is not None:
         if name in scope.variables:
             value = scope.variables[name]
-            return resolve(ev, value) if isinstance(value, Lazy) else value
+            return resolve(ev, value) if isinstance(value, (Lazy, Either)) else value
         scope = scope.parent
     if name in frame.globals_:
         return resolve(ev, frame.globals_[name])
@@ -295,7 +296,7 @@ def _dict(ev: Evaluator, node: ast.Dict, frame: Frame) -> Abstract:
             open_ = not copy_items(value, items) or open_
             continue
         key = ev.value_of(ev.expression(key_node, frame))
-        if isinstance(key, (str, int, float, bool, type(None))):
+        if is_plain_key(key):
             items[key] = value
         else:
             open_ = True

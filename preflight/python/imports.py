@@ -9,9 +9,20 @@ from pathlib import PurePosixPath
 from preflight.python.evaluator import Evaluator
 from preflight.python.files import path_text
 from preflight.python.module import file_in, is_package_dir, load_module, resolve_import
-from preflight.python.objects import Abstract, CallRecord, Container, External, Frame, Lazy, ModuleValue
+from preflight.python.objects import (
+    Abstract,
+    CallRecord,
+    Container,
+    Either,
+    External,
+    Frame,
+    Lazy,
+    ModuleValue,
+    alternatives,
+    sides,
+)
 from preflight.vocabulary.budgets import PROGRAM_MODULES
-from preflight.vocabulary.values import Cause, Const, Origin, unknown
+from preflight.vocabulary.values import Cause, Const, Origin, names, unknown
 
 
 def find_module(ev: Evaluator, name: str, level: int, frame: Frame) -> ModuleValue | None:
@@ -149,7 +160,10 @@ def module_names(ev: Evaluator, module: ModuleValue) -> Container:
 
 
 def resolve(ev: Evaluator, value: Abstract, _depth: int = 0) -> Abstract:
-    """The value of a name that was imported and not looked up yet."""
+    """The value of a name that was imported and not looked up yet; of several, where a condition says from where."""
+    if isinstance(value, Either) and any(isinstance(one, Lazy) for one in alternatives(value)):
+        ev.chosen_by |= {name for one in sides(value) if isinstance(one, Either) for name in names(one.condition)}
+        return ev.on_both_sides(value, lambda one: resolve(ev, one, _depth))
     if isinstance(value, Lazy) and _depth < 10:
         return resolve(ev, module_attribute(ev, value.module, value.name), _depth + 1)
     return value if not isinstance(value, Lazy) else unknown("modules import it from each other in a circle")

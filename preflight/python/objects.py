@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import TypeAlias, Union
+from types import NoneType
+from typing import TypeAlias, TypeGuard, Union
 
 from msgspec import Struct, field
 
@@ -300,6 +301,11 @@ def _container_expr(value: Container, depth: int) -> Expr:
             return unknown("not all values of the mapping are constant", value.origin)
         constants[key if isinstance(key, str) else str(key)] = expr.value
     return Const(constants, value.origin)
+
+
+def is_plain_key(value: object) -> TypeGuard[Key]:
+    """Whether a constant may be the key of a container."""
+    return all(map(is_plain_key, value)) if isinstance(value, tuple) else isinstance(value, (str, int, float, NoneType))
 
 
 def from_value(value: Value, origin: Origin | None = None) -> Abstract:

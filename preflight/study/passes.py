@@ -14,6 +14,7 @@ from preflight.study.follow import LAUNCHES, Chain, ChainStep, branch_scope
 from preflight.study.scope import MARK, Scope, fix_axes, references, unmark
 from preflight.vocabulary.reading import (
     DATA_PARALLEL,
+    GPUS_SEEN,
     ONE_PROCESS,
     VISIBLE,
     Binding,
@@ -214,12 +215,17 @@ COUNTING = ("torchrun", "accelerate", "deepspeed")
 """Launchers that count the GPUs before the program says which of them it sees."""
 SPLIT = ("train.batch_size", "validation.batch_size")
 """What DataParallel splits over its GPUs."""
+MOST_VISIBLE = 8
+"""GPUs that a process sees at the most, where no file says how many: those of a node of a cluster."""
+LIKE_DATA_PARALLEL = "ddp"
+"""GPU 0 adds up the gradients of all GPUs in a second copy (`ReduceAddCoalesced`), which DDP keeps in its buckets."""
 
 
 def one_process_on_several_gpus(draft: Draft) -> None:
-    """If one process uses several GPUs, the memory of each is unknown: neither the whole model nor an equal share.
+    """If one process uses several GPUs, the first of them holds neither the whole model nor an equal share.
 
-    DataParallel splits the loader's batch over all GPUs that the process sees; a Trainer multiplies it first.
+    DataParallel splits the loader's batch over all GPUs that the process sees; a Trainer multiplies it first. GPU 0
+    has its share of the batch and the outputs of all of it, which is less than the whole batch.
     """
     bounds, where = draft.bounds, draft.chain[-1].reading.path
     visible = bounds.pop(VISIBLE, None)
@@ -235,19 +241,54 @@ def one_process_on_several_gpus(draft: Draft) -> None:
     if visible is not None and (gpus is None or gpus.source is not Source.file) and not (gpus and gpus.stated_by_user):
         gpus = bounds[GPUS] = replace(visible, field=GPUS)
     count = evaluate(gpus.expr) if gpus is not None else None
-    if isinstance(count, int) and count > 1:
-        words = f"{maker} makes one process use {count} GPUs; the memory of each is not modelled"
+    several = count if isinstance(count, int) and count > 1 else None
+    splits = maker == DATA_PARALLEL
+    if several is None and (isinstance(count, int) or not splits):
+        return
+    if several is not None:
+        words = f"{maker} makes one process use {several} GPUs; the memory of each is not modelled"
         why = Unknown(words, Cause.not_modelled)
-    elif maker == DATA_PARALLEL and not isinstance(count, int):
+    else:
         words = f"{maker} uses all GPUs that the process sees, and no file says how many"
         why = Unknown(words, Cause.run_time, (GPUS,))
-        bounds[GPUS] = Bound(GPUS, Const(why, place), place, where=where)
-    else:
-        return
+        gpus = bounds[GPUS] = Bound(GPUS, Const(why, place), place, where=where)
     bounds[STRATEGY] = Bound(STRATEGY, Const(why, place), place, where=where)
-    for name in SPLIT if maker == DATA_PARALLEL else ():
-        if name in bounds and not bounds[name].stated_by_user:
-            bounds[name] = _shared(bounds[name], bounds[GPUS])
+    shares = [bounds[name] for name in SPLIT if name in bounds and not bounds[name].stated_by_user]
+    if splits and all(map(_is_fixed, shares)):
+        words = f"{maker} brings all outputs to the first of {several} GPUs" if several is not None else words
+        like = Bound(STRATEGY, Const("none", place), place, where=where)
+        bounds[STRATEGY] = replace(like, others=(LIKE_DATA_PARALLEL,), why_others=words)
+        shares = [_between(one, several, words) for one in shares]
+    elif splits and gpus is not None:
+        shares = [_shared(one, gpus) for one in shares]
+    bounds.update((one.field, one) for one in shares)
+
+
+def _is_fixed(batch: Bound) -> bool:
+    """Whether no axis of the search decides it."""
+    return not any(True for _ in names(batch.expr))
+
+
+def _between(batch: Bound, gpus: int | None, words: str) -> Bound:
+    """The samples of the first of several GPUs: its share, and with the outputs of the others at most all of them.
+    Where nobody knows how many GPUs, it is all samples of one GPU. The others are the least and the most that it may
+    be: a program may load more for more GPUs."""
+    every = [batch.expr] if gpus else [_seen(batch.expr, count) for count in range(1, MOST_VISIBLE + 1)]
+    whole = [size for size in map(evaluate, every) if isinstance(size, int) and not isinstance(size, bool)]
+    if len(whole) < len(every):
+        return batch
+    if gpus:
+        return replace(_shared(batch, Bound(GPUS, Const(gpus))), others=(whole[0],), why_others=words)
+    shares = [-(-size // count) for count, size in enumerate(whole, 1)]
+    others = tuple(one for one in dict.fromkeys((min(shares), max(whole))) if one != whole[0])
+    return replace(batch, expr=every[0], others=others, why_others=words)
+
+
+def _seen(expr: Expr, gpus: int) -> Expr:
+    """An expression on a machine of which the process sees so many GPUs."""
+    if isinstance(expr, Op):
+        return Op(expr.operator, tuple(_seen(one, gpus) for one in expr.operands), expr.origin)
+    return Const(gpus, expr.origin) if isinstance(expr, Const) and expr.value == GPUS_SEEN else expr
 
 
 def _one_process(draft: Draft, wrapped: Bound | None) -> tuple[Value, Origin | None]:
@@ -375,7 +416,7 @@ def winner(name: str, candidates: list[Candidate], fixed_axes: Mapping[str, Cons
         best.where,
         best.setting,
         best.others if default else (),
-        best.perhaps,
+        perhaps=best.perhaps,
     )
 
 

@@ -36,6 +36,8 @@ passes over a box use it up."""
 VISIBLE = "parallel.options.visible_gpus"
 """How many GPUs `CUDA_VISIBLE_DEVICES` leaves to a process. No Job has it either."""
 DATA_PARALLEL = "torch.nn.DataParallel"
+GPUS_SEEN = Unknown("the machine decides how many GPUs the process sees", Cause.run_time, ("parallel.gpus_per_node",))
+"""`torch.cuda.device_count()`, where no file says it."""
 
 
 class Rank(IntEnum):
@@ -219,7 +221,7 @@ FACTS: Mapping[str, str] = {
     "one_process": "a device_map: one process has the layers of the model on all GPUs that it sees",
     "changed_by": "words: code that was not read gets the model or its trainer, and may change how it trains",
     OPEN_ARGUMENTS: "words: the arguments of what trains come from a mapping that was not read",
-    "extends": "str: the program's own class of the model, and the class of transformers that it extends",
+    "extends": "str: the program's own class of the model, and how it extends one of transformers",
     "resembles": "gpt2, llama or bert: the family that a model of the program's own class is estimated as",
     "reads_config": "bool: settings reach the program (argv or a config object)",
 }

@@ -52,7 +52,9 @@ class Bound(Struct, frozen=True):
     setting: str = ""
     """The key or parameter that fed it, where an alias by name did: spellings depend on it (`fp16: true`)."""
     others: tuple[Value, ...] = ()
-    """Of a library's default: its values in other releases that may be in use."""
+    """The only other values that it may have: of a library's default, those of other releases that may be in use."""
+    why_others: str = ""
+    """Why it may have them; empty: the release is not stated."""
     perhaps: bool = False
     """Only a run decides whether the program sets it."""
 
@@ -71,8 +73,10 @@ class Bound(Struct, frozen=True):
         fixed = not any(True for _ in names(self.expr))
         if fixed and (isinstance(value := evaluate(self.expr), Unknown) or value is None):
             return Standing.unknown
+        if self.others:
+            return Standing.assumed
         if self.default:
-            return Standing.assumed if self.others else Standing.default
+            return Standing.default
         return Standing.by_name if self.setting else Standing.read
 
 

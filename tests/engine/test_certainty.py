@@ -576,3 +576,28 @@ def test_a_length_is_doubted_up_to_the_table_of_positions(project: Write, gpu: s
     device = worst(judged(project({"train.py": NAMED_LENGTH}), "train.py", gpu, train__batch_size=12)).device
     assert device is not None
     assert device.verdict == verdict  # the name of a setting says 512, gpt2 takes 1,024
+
+
+DATA_PARALLEL = LOOP.replace(".cuda()", "\nmodel = torch.nn.DataParallel(model.cuda(){})")
+
+
+@pytest.mark.parametrize(
+    ("size", "gpus", "verdict", "assumed"),
+    [
+        (4, "", "fits", set()),
+        # on one GPU too much, and not on eight
+        (64, "", "unknown", {"train.batch_size"}),
+        (192, "", "exceeds", set()),
+        (512, "", "at-risk", {"train.batch_size"}),  # more than any GPU has
+        # a half of the batch fits; with the outputs of the other half nobody knows
+        (24, ", device_ids=[0, 1]", "fits-if", {"train.batch_size"}),
+        (128, ", device_ids=[0, 1]", "exceeds", set()),
+    ],
+)
+def test_data_parallel_has_between_its_share_and_the_whole_batch(
+    size: int, gpus: str, verdict: str, assumed: set[str], project: Write
+) -> None:
+    root = project({"train.py": DATA_PARALLEL.format(gpus).replace("default=4", f"default={size}")})
+    device = worst(judged(root, "train.py")).device
+    assert device is not None
+    assert (device.verdict, {one.field for one in device.assumptions}) == (verdict, assumed)

@@ -285,6 +285,8 @@ for batch in DataLoader([torch.ones(3)], batch_size=1):
         ("model = torch.nn.Linear(3, 3).to(unknown())", None),
         ("device = torch.device('cpu')\nmodel = torch.nn.Linear(3, 3).to(device)", "cpu"),
         ("model = torch.nn.Linear(3, 3)", "cpu"),
+        ("  # device = torch.device('cuda')\ndevice = torch.device('cpu')\nmodel.to(device)", "cpu"),
+        ("spare = 'cuda'  # not used\nmodel.to(torch.device('cpu'))", None),
         ("from transformers import AutoModel\nmodel = AutoModel.from_pretrained('x', device_map='auto')", None),
     ],
 )

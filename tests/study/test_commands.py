@@ -240,31 +240,66 @@ for batch in DataLoader(data, batch_size=50):
 """
 OWN = LOADER.format('os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus')
 BY_ENVIRONMENT = LOADER.format("").replace('action="store_true"', 'type=int, default=os.environ["ONE"]')
-SEEN: dict[str, tuple[str, str, object, object]] = {
-    "nothing says how many": ("python train.py", LOADER.format(""), None, None),
-    "the environment decides": ("python train.py", BY_ENVIRONMENT, None, None),
-    "another flag": ("python train.py --one", LOADER.format(""), 1, 50),
-    "one": ("CUDA_VISIBLE_DEVICES=3 python train.py", LOADER.format(""), 1, 50),
-    "two before the command": ("CUDA_VISIBLE_DEVICES=0,3 python train.py", LOADER.format(""), 2, 25),
-    "exported": ("export CUDA_VISIBLE_DEVICES=0,1,2,5\npython train.py", LOADER.format(""), 4, 13),
-    "set by the program": ("python train.py --gpus 12,13,14,15", OWN, 4, 13),
-    "set by the program to its default": ("python train.py", OWN, 1, 50),
-    "a variable that is not known": ("CUDA_VISIBLE_DEVICES=$1 python train.py", LOADER.format(""), None, None),
-    "the request": ("python train.py", LOADER.format(""), 4, 13),
+SEEN: dict[str, tuple[str, str, object, int, tuple[int, ...]]] = {
+    "nothing says how many": ("python train.py", LOADER.format(""), None, 50, (7,)),
+    "the environment decides": ("python train.py", BY_ENVIRONMENT, None, 50, (7,)),
+    "another flag": ("python train.py --one", LOADER.format(""), 1, 50, ()),
+    "one": ("CUDA_VISIBLE_DEVICES=3 python train.py", LOADER.format(""), 1, 50, ()),
+    "two before the command": ("CUDA_VISIBLE_DEVICES=0,3 python train.py", LOADER.format(""), 2, 25, (50,)),
+    "exported": ("export CUDA_VISIBLE_DEVICES=0,1,2,5\npython train.py", LOADER.format(""), 4, 13, (50,)),
+    "set by the program": ("python train.py --gpus 12,13,14,15", OWN, 4, 13, (50,)),
+    "set by the program to its default": ("python train.py", OWN, 1, 50, ()),
+    "a variable that is not known": ("CUDA_VISIBLE_DEVICES=$1 python train.py", LOADER.format(""), None, 50, (7,)),
+    "the request": ("python train.py", LOADER.format(""), 4, 13, (50,)),
 }
 
 
 @pytest.mark.parametrize("case", SEEN)
 def test_data_parallel_splits_the_batch_over_the_gpus_that_it_sees(case: str, tmp_path: Path) -> None:
-    line, program, gpus, batch = SEEN[case]
+    line, program, gpus, batch, others = SEEN[case]
     head = script(line, 4) if case == "the request" else f"#!/bin/bash\n{line}\n"
     (tmp_path / "run.sh").write_text(head)
     (tmp_path / "train.py").write_text(program)
     (study,) = studies(tmp_path, "run.sh")
     found = {name: None if isinstance(value, Unknown) else value for name, value in fields(study).items()}
     assert (found["parallel.gpus_per_node"], found["train.batch_size"]) == (gpus, batch)
-    assert found["parallel.strategy"] == ("none" if gpus == 1 else None)
+    bounds = study.boxes[0].fields
+    assert (bounds["train.batch_size"].others, found["parallel.strategy"]) == (others, "none")
+    assert bounds["parallel.strategy"].others == (() if gpus == 1 else ("ddp",))
     assert not {name for name in found if name.startswith("parallel.options.")}
+
+
+@pytest.mark.parametrize(
+    ("size", "wrap", "batch", "others"),
+    [
+        ("12 * max(1, torch.cuda.device_count())", True, 12, (96,)),  # a full node gives the first all outputs
+        ("48 // max(1, torch.cuda.device_count())", True, 48, (1,)),
+        ("12 * max(1, torch.cuda.device_count())", False, None, ()),  # one GPU has all of them
+        ("12 * lib.gpus()", True, None, ()),
+    ],
+)
+def test_a_batch_for_as_many_gpus_as_there_are(
+    size: str, wrap: bool, batch: object, others: tuple[int, ...], tmp_path: Path
+) -> None:
+    program = LOADER.replace("batch_size=50", f"batch_size={size}").replace(
+        "DataParallel(", "DataParallel(" if wrap else "Identity("
+    )
+    (tmp_path / "train.py").write_text(program.format(""))
+    (tmp_path / "run.sh").write_text("#!/bin/bash\npython train.py\n")
+    (study,) = studies(tmp_path, "run.sh")
+    found = fields(study)["train.batch_size"]
+    assert (None if isinstance(found, Unknown) else found) == batch
+    assert study.boxes[0].fields["train.batch_size"].others == others
+
+
+def test_data_parallel_with_a_searched_batch_has_no_known_strategy(tmp_path: Path) -> None:
+    head = 'parser.add_argument("--size", type=int)\nargs = parser.parse_args()'
+    program = LOADER.replace("args = parser.parse_args()", head).replace("batch_size=50", "batch_size=args.size")
+    (tmp_path / "train.py").write_text(program.format(""))
+    sweep = "program: train.py\nmethod: grid\nparameters:\n  size:\n    values: [16, 32]\n"
+    (tmp_path / "sweep.yaml").write_text(sweep)
+    (study,) = studies(tmp_path, "sweep.yaml")
+    assert isinstance(fields(study)["parallel.strategy"], Unknown)
 
 
 TRAINER = """
@@ -446,3 +481,20 @@ def test_all_devices_are_those_that_the_process_sees(devices: str, line: str, gp
     (study,) = studies(tmp_path, "run.sh")
     found = fields(study)["parallel.gpus_per_node"]
     assert (None if isinstance(found, Unknown) else found) == gpus
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("$HOME/miniconda3/envs/train/bin/python train.py", True),
+        ("${1}/bin/python3.10 -u train.py", True),
+        ("$VENV/bin/torchrun --nproc_per_node 2 train.py", True),
+        ("$TOOLS/python train.py", False),  # a folder of that name, or a script
+        ("$PYTHON train.py", False),
+    ],
+)
+def test_an_interpreter_in_a_folder_that_is_not_known(line: str, seen: bool, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(script(line))
+    (tmp_path / "train.py").write_text(LOADER.format(""))
+    found = studies(tmp_path, "run.sh")
+    assert any("train.py" in study.paths for study in found) is seen

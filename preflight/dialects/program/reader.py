@@ -135,6 +135,7 @@ def _version_of(package: str, versions: Sequence[Binding]) -> str | None:
 def _evaluated(source: Source, call: Call | None, project: Project) -> Interpreter:
     """The evaluated program. It is evaluated again if the command line names a data file that it reads, and if a flag
     chooses what it calls."""
+    from preflight.frameworks.images import MODEL_TYPES
     from preflight.frameworks.launch import start_of
     from preflight.python.interpreter import Interpreter
     from preflight.vocabulary.argv import behind_unread_words
@@ -142,7 +143,7 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
     hooks, start = _hooks(source, call, project), start_of(call)
     evaluator = None if hooks else _known(source, start, project, {})
     if evaluator is None:
-        evaluator = Interpreter(project, hooks, start=start)
+        evaluator = Interpreter(project, {**MODEL_TYPES, **hooks}, start=start)
         evaluator.run(source.path)
     unread, behind = behind_unread_words(call.words if call else ())
     every = evaluator.parameters.items() if unread is None else ()  # else the words may name other files
@@ -164,11 +165,12 @@ def _evaluated(source: Source, call: Call | None, project: Project) -> Interpret
 def _assuming(
     source: Source, start: ProgramStart, project: Project, hooks: Mapping[str, Hook], assume: Mapping[str, Expr]
 ) -> Interpreter:
+    from preflight.frameworks.images import MODEL_TYPES
     from preflight.python.interpreter import Interpreter
 
     if not hooks:
         return _known(source, start, project, assume)
-    evaluator = Interpreter(project, hooks, start=start, assume=assume)
+    evaluator = Interpreter(project, {**MODEL_TYPES, **hooks}, start=start, assume=assume)
     evaluator.run(source.path)
     return evaluator
 
@@ -200,12 +202,13 @@ def _names_data(value: Expr | None) -> bool:
 def _known(source: Source, start: ProgramStart, project: Project, assume: Mapping[str, Expr]) -> Interpreter:
     """The program evaluated once for all launches that give it the same of what it asks for, and for all texts of files
     that it does not read: a fix of another file does not change it. Raises OverBudget."""
+    from preflight.frameworks.images import MODEL_TYPES
     from preflight.python.interpreter import Interpreter
 
     kept = (one for known in project.remembered.all(_EVALUATED, source.path) for one in known)
     found = next((one for one in kept if one.same_with(start, assume, project)), None)
     if found is None:
-        found = Interpreter(project, start=start, assume=assume)
+        found = Interpreter(project, MODEL_TYPES, start=start, assume=assume)
         known = project.remembered.get(_EVALUATED, list, source.path, frozenset(project.overlay.items()))
         known[:] = [*known[-(EVALUATIONS_KEPT - 1) :], found]
         found.run(source.path)

@@ -37,6 +37,7 @@ from preflight.dialects.shell.values import (
     split,
     tidy,
     whole,
+    with_installed_program,
     without_arguments,
     word_text,
 )
@@ -264,11 +265,10 @@ class Shell(Struct):
         if isinstance(step, WrittenFile):
             self._write(step.target, step.text)
             return
-        words = self._all_words(step)
-        name = word_text(words[0]) if words else None
-        if not words or name is None:
+        words = with_installed_program(self._all_words(step) or ())
+        name, rest = word_text(words[0]) if words else None, words[1:]
+        if name is None:
             return
-        rest = words[1:]
         if name in self.functions:
             self._call(name, rest if self.arguments is not None or not hands_all_on(step) else None)
         elif name in ("cd", "pushd"):

@@ -42,6 +42,17 @@ def word_text(word: Word) -> str | None:
     return None
 
 
+def with_installed_program(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The words of a command. `$HOME/miniconda3/bin/python` is the program of that name, wherever the folder is."""
+    head = words[0].value if words else None
+    end = operands_of(head)[-1] if isinstance(head, Op) and head.operator == "concat" else None
+    text = end.value if isinstance(end, Const) and isinstance(end.value, str) and not words[0].prefix else ""
+    folder, slash, name = text.rpartition("/")
+    if not slash or not name or folder.rpartition("/")[2] not in ("bin", "Scripts"):
+        return words
+    return (Word("", Const(name, words[0].origin), words[0].origin), *words[1:])
+
+
 def of_value(value: Expr, origin: Origin) -> Word:
     if isinstance(value, Const) and isinstance(value.value, str):
         found = literal_word(value.value, value.origin or origin)

@@ -19,6 +19,7 @@ from preflight.python.objects import (
     namespace,
     sequence,
 )
+from preflight.vocabulary.reading import GPUS_SEEN
 from preflight.vocabulary.values import Const, Expr, Op, evaluate, names
 
 
@@ -70,12 +71,14 @@ def device_count(record: CallRecord, ev: Evaluator) -> Abstract | None:
     if said is None:
         given = ev.variable("SLURM_GPUS_ON_NODE")
         count = None if given is None else evaluate(Op("int", (given,)))
-        return Const(count, None if given is None else given.origin) if isinstance(count, int) else None
+        known = given is not None and isinstance(count, int)
+        return Const(count, given.origin) if known and given is not None else Const(GPUS_SEEN, record.origin)
     counted = Op("len", (Op("split", (Op("str", (said,)), Const(",")), said.origin),), said.origin)
     if any(True for _ in names(said)):  # a flag says which
         return counted
     value = evaluate(counted)
-    return Const(value, said.origin) if isinstance(value, int) and evaluate(said) not in ("", "-1", -1) else None
+    known = isinstance(value, int) and evaluate(said) not in ("", "-1", -1)
+    return Const(value, said.origin) if known else Const(GPUS_SEEN, record.origin)
 
 
 # --- Lightning --------------------------------------------------------------------------------------------------------
