@@ -61,7 +61,7 @@ def text(module: Any, tape: Tape) -> None:
                 raise
         tape.data_made_up = True
         tape.assume(
-            f"the data set {path}{f' {name}' if name else ''} is made up: {Texts.words} words a text, "
+            f"the data set {path}{f' {name}' if name else ''} is made up: {Texts.length} words a text, "
             f"{SECONDS} s a sound",
             "train.seq_len",
         )
@@ -76,7 +76,7 @@ def text(module: Any, tape: Tape) -> None:
         if os.path.exists(str(path)) or "://" in str(path) or may_be_missing():
             return real(path, *args, **kwargs)
         tape.data_made_up = True
-        tape.assume(f"the data set {path} is not there, and made up: {Texts.words} words a text", "train.seq_len")
+        tape.assume(f"the data set {path} is not there, and made up: {Texts.length} words a text", "train.seq_len")
         one = made.data_set("", _shows_pictures())
         parts = [part for part in _PARTS if part in names_used()]
         return made.parts(one, parts or ["train"]) if parts and os.path.basename(str(path)) not in _PARTS else one
@@ -85,7 +85,7 @@ def text(module: Any, tape: Tape) -> None:
         if not isinstance(path, (str, os.PathLike)) or os.path.exists(path) or may_be_missing():
             return real(path, *args, **kwargs)
         tape.data_made_up = True
-        tape.assume(f"the data set {path} is not there, and made up: {Texts.words} words a text", "train.seq_len")
+        tape.assume(f"the data set {path} is not there, and made up: {Texts.length} words a text", "train.seq_len")
         return made.tokens() if re.search(r"token", str(path)) else made.data_set("")
 
     for name in ("from_parquet", "from_json", "from_csv"):
@@ -153,7 +153,7 @@ class _MadeUp:
 
     def tokens(self) -> Any:
         """A text in tokens, as long as the program says."""
-        rows = [[0] * (length_stated() or Texts.words)] * ROWS
+        rows = [[0] * (length_stated() or Texts.length)] * ROWS
         return _marked(self._module.Dataset.from_dict(dict.fromkeys(("input_ids", "labels"), rows)))
 
     def parts(self, one: Any, names: Any) -> Any:

@@ -73,7 +73,7 @@ class Guesses:
         self.many, self._classes, self.mode = bool(known[0]), int(known[1]), str(known[2])
         """Whether a part of the made-up data was empty, so that more are made up; the number of classes; the mode of
         made-up pictures in files, if a layer told it."""
-        Texts.words = int(known[3])
+        Texts.length = int(known[3])
         self.pictures = False
         """Whether pictures in files were made up."""
         self.used: dict[str, None] = {}
@@ -143,7 +143,7 @@ class Guesses:
         elif _EMPTY.search(str(error)) and self._tape.data_made_up:
             self.many = True
         elif self._tape.data_made_up and (words := shorter(str(error))) is not None:
-            Texts.words = words
+            Texts.length = words
         elif self.pictures and not self.mode and (found := _CHANNELS.search(str(error))) and found["wanted"] in _MODES:
             self.mode = _MODES[found["wanted"]]
         elif isinstance(error, KeyError) and self.used and _class_missed(error) >= self._classes:
@@ -154,7 +154,7 @@ class Guesses:
         return after if after != before else None
 
     def _document(self) -> dict[str, Any]:
-        known = [self.many, self._classes, self.mode, Texts.words]
+        known = [self.many, self._classes, self.mode, Texts.length]
         of_all = {_OF_ALL: known} if known != [False, _COUNTS[0], "", WORDS] else {}
         return {**{key: one.document() for key, one in self.table.items()}, **self.data, **of_all}
 

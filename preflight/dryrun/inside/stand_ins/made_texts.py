@@ -20,11 +20,13 @@ _TOO_LONG = (
 class Texts:
     """The texts of this run."""
 
-    words = WORDS
+    length = WORDS
+    """Words of each of them: fewer, once a model has ended with as many."""
 
 
 def text() -> str:
-    return " ".join(["word"] * Texts.words)
+    """A text of as many words as the texts of this run have."""
+    return " ".join(["word"] * Texts.length)
 
 
 def answers() -> dict[str, Any]:
@@ -47,11 +49,14 @@ def talk(name: str) -> list[dict[str, str]] | None:
 
 
 def shorter(error: str) -> int | None:
-    """The words of texts that a model takes which ended with this error; None where it says something else."""
+    """The words of texts that a model takes which ended with this error; None where it says something else.
+
+    Only a length near that of the made-up texts is theirs: other tensors have sizes that do not fit as well.
+    """
     for pattern in _TOO_LONG:
         found = pattern.search(error)
         if found is not None:
             got, most = int(found["got"]), int(found["most"])
-            made = Texts.words <= got <= Texts.words + 2 * _SPECIAL and _SPECIAL < most < got
+            made = Texts.length <= got <= Texts.length + 2 * _SPECIAL and _SPECIAL < most < got
             return most - _SPECIAL if made else None
     return None
