@@ -22,6 +22,7 @@ from preflight.engine.estimator import Estimator
 from preflight.engine.files import Batch, batches
 from preflight.engine.job_by_hand import dotted
 from preflight.machines.gpus import find_gpu
+from preflight.memory.device.positions import longest
 from preflight.reports import plain
 from preflight.reports.drawings import drawn_map
 from preflight.reports.figures import BATCHES
@@ -294,6 +295,8 @@ def one_number(batch: Batch, gpu: str) -> None:
             largest = estimate(with_fields(worst.job, {"train.batch_size": device.largest_batch_size})).device
             assert largest is not None
             assert largest.fitting, (batch.named, gpu, device.largest_batch_size)
+        if worst.job.train.seq_len is None and longest(worst.job, "train.seq_len") is not None:
+            continue  # the largest batch is another for each length
         if device.fitting and worst.job.train.batch_size is not None and device.phase not in EVALUATION:
             assert (device.largest_batch_size or 0) >= worst.job.train.batch_size or device.capacity is None
 

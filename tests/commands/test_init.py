@@ -153,7 +153,8 @@ def test_what_is_written_governs_a_check(project: Path, capsys: pytest.CaptureFi
     (project / "train.py").write_text(PROGRAM)
     preflight(capsys, "init", "--yes")
     settings._in_folder.cache_clear()
-    assert "RTX 4090" in " ".join(preflight(capsys, "check", "train.py", "--no-cache").out.split())
+    rtx_4090 = " of 23.5 GiB"
+    assert rtx_4090 in preflight(capsys, "check", "train.py", "--no-cache").out
 
 
 def test_a_cluster_becomes_a_machine_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
