@@ -170,12 +170,11 @@ class Doubts(Struct, dict=True):
             for name, length in lengths.items()
             if isinstance(length, int) and (least := max(ORDINARY_LENGTH, length // LONGER)) < length
         }
-        small = self._need(job, shorter) if shorter else None
-        if small is not None and small[0] <= found.capacity:
+        small = possible(job, shorter) if shorter else None
+        need = self.estimator.expected(small) if small is not None else None
+        if need is not None and need <= found.capacity:
             name, least = next(iter(shorter.items()))
-            why = (
-                f"samples are cut there, and the data were not read: with {least:,} tokens it would be {gib(small[0])}"
-            )
+            why = f"samples are cut there, and the data were not read: with {least:,} tokens it would be {gib(need)}"
             yield self.assumption(job, name, why, Doubt.longest_samples)
 
     def _need(self, job: Job, values: Changes) -> tuple[int, int] | None:

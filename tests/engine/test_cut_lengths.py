@@ -9,7 +9,9 @@ from folders import Write
 
 from preflight.engine.check import CheckOptions, analyse, setup
 from preflight.engine.files import batches
+from preflight.vocabulary.edits_of_job import with_fields
 from preflight.vocabulary.standing import Doubt
+from preflight.vocabulary.words import gib
 
 PROGRAM = """\
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
@@ -45,5 +47,9 @@ def test_a_need_of_the_longest_samples(call: str, batch: int, verdict: str, proj
     if verdict == "at-risk":
         assert [one.doubt for one in device.assumptions] == [Doubt.longest_samples]
         assert "if a sample reaches 1024 tokens" in said[0].headline
-        assert any("of 512 tokens" in note or "with 512 tokens" in note for note in said[0].notes)
+        estimate = analysis.studies[0].estimate
+        assert estimate is not None
+        shorter = estimate(with_fields(analysis.studies[0].space.worst.job, {"train.seq_len": 512})).device
+        assert shorter is not None
+        assert said[0].notes[0].endswith(f"with 512 tokens it would be {gib(shorter.process.expected)}")
         assert said[0].proposals  # they hold for the longest samples
