@@ -323,9 +323,10 @@ class Certainty(Struct, dict=True):
         yield from (value for value in may if value != own_value(job, name))
 
     def _may(self, job: Job, values: Changes, exceeds: Callable[[Job], bool]) -> bool:
-        """Whether a job may fit with these values. What no shipped law covers may, unless half of the need is too much.
+        """Whether a job may fit with these values. What no law covers may, unless half of the need is too much.
 
-        In 16 bits no tensor takes less than half. Copies of the weights that autocast makes take none.
+        In 16 bits no tensor takes less than half. Copies of the weights that autocast makes take none. A trace is made
+        for another type of numbers alone: it is the value that most jobs leave open, by the release of transformers.
         """
         changed = possible(job, values)
         if changed is not None and exceeds(changed):
@@ -333,10 +334,14 @@ class Certainty(Struct, dict=True):
         own = self.estimator.full(job).device if exceeds == self._device_exceeds and {*values} <= {*TYPES} else None
         if own is None or own.lower_bound or own.capacity is None:
             return True
-        return (own.requested.low - own.breakdown.get("weights", 0) // HALF) // HALF <= own.capacity
+        may = (own.requested.low - own.breakdown.get("weights", 0) // HALF) // HALF <= own.capacity
+        return may and (changed is None or not self._exceeds_by(self.estimator, changed))
 
     def _device_exceeds(self, job: Job) -> bool:
-        found = self.estimator.without_traces().full(job).device
+        return self._exceeds_by(self.estimator.without_traces(), job)
+
+    def _exceeds_by(self, estimator: Estimator, job: Job) -> bool:
+        found = estimator.full(job).device
         return found is not None and found.verdict == "exceeds" and not any(self._doubts.implausible(job, found))
 
     def _host_exceeds(self, job: Job) -> bool:

@@ -252,6 +252,34 @@ def test_the_type_of_the_weights_beside_autocast_is_the_releases(
     assert [one.field for one in device.assumptions] == (["train.weights_dtype"] if verdict == "unknown" else [])
 
 
+FOUR_BITS = """\
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, Trainer, TrainingArguments
+NAME = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
+rows = AutoTokenizer.from_pretrained(NAME)(texts, padding="max_length", truncation=True, max_length=2048)
+four_bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+model = AutoModelForCausalLM.from_pretrained(NAME, quantization_config=four_bits)
+model = prepare_model_for_kbit_training(model)
+model = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"))
+arguments = TrainingArguments("out", per_device_train_batch_size=SIZE, bf16=True, gradient_checkpointing=True)
+Trainer(model=model, args=arguments, train_dataset=rows).train()
+"""
+
+
+@pytest.mark.slow
+def test_a_trace_tells_that_a_job_exceeds_in_either_type(project: Write) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    # more than half of the GPU and less than twice: only a law for the other type can say it
+    device = worst(judged(project({"job.sh": JOB, "train.py": FOUR_BITS.replace("SIZE", "20")}), "job.sh", "T4")).device
+    assert device is not None
+    assert device.capacity is not None
+    assert device.capacity < device.process.low < 2 * device.capacity
+    assert device.verdict == "exceeds"
+    assert not device.assumptions
+
+
 @pytest.mark.parametrize(("release", "verdict"), [("", "fits-if"), ("transformers==4.50.0\n", "exceeds")])
 def test_a_copy_of_the_weights_on_the_host_is_the_releases(release: str, verdict: str, project: Write) -> None:
     job = JOB.replace("#SBATCH", "#SBATCH --mem=16G\n#SBATCH", 1)
