@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from preflight.program.bindings import bind, constant, first_origin, is_constant, is_unknown, same, under
 from preflight.program.call_site import chain_of, evaluates, targets, words
+from preflight.program.grouped_texts import bounded, grouped
 from preflight.python.objects import CallRecord, kinds_of
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
@@ -30,6 +31,7 @@ def length_bindings(records: Sequence[CallRecord], task: str | None, project: Pr
         if _is_tokenizer(record) and not (evaluates(record) or _asks_for_an_answer(record)):
             found += under(record.conditions, _call(record, task, project))
     found = _of_one_length(found)
+    found = [*found, *grouped(records)]  # what is cut into pieces has their length, whatever the tokenizer made
     if not found:
         found = _declared(records)
     if task == "contrastive":
@@ -98,15 +100,6 @@ def _call(record: CallRecord, task: str | None, project: Project) -> list[Bindin
     if not target:
         found.append(_sequences(record))
     return found
-
-
-def bounded(length: Expr) -> Expr:
-    """`min(args.max_length, tokenizer.model_max_length)`: the minimum of the operands that are known."""
-    if isinstance(length, Op) and length.operator == "min":
-        known = tuple(operand for operand in length.operands if not is_unknown(operand))
-        if known and len(known) < len(length.operands):
-            return known[0] if len(known) == 1 else Op("min", known, length.origin)
-    return length
 
 
 def _sequences(record: CallRecord) -> Binding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -53,6 +53,8 @@ def build(
             chains.setdefault(_key(chain), chain)
         if not found:
             skipped[path] = _why_not(path, follower)
+            alone = follower.read(path, None) if skipped[path].kind == "no-training" else None
+            skipped.update(_broken(alone.links if alone is not None else (), follower))
     kept, studies = [], []
     for chain in _longest(chains.values()):
         if progress.over():
@@ -68,7 +70,8 @@ def build(
     launches = kept
     kept, studies = _jobs(kept, studies, project)
     used = {path for study in studies for path in study.paths}
-    skipped.update(_broken(kept, follower))
+    skipped.update(_broken(_links(kept), follower))
+    skipped.update((path, one) for path, one in follower.skipped.items() if one.kind == "crashed")
     left = tuple(one for path, one in skipped.items() if path not in used or one.kind in ("malformed", "crashed"))
     return _concurrent(kept, _with_unread(kept, studies, launches)), left
 
@@ -103,7 +106,7 @@ def rebuild(
     chains, found = _jobs(chains, found, project)
     if [_files(study.readings) for study in found] != [_files(study.readings) for study in studies]:
         return None
-    return _concurrent(chains, _with_unread(chains, found, launched)), tuple(_broken(chains, follower).values())
+    return _concurrent(chains, _with_unread(chains, found, launched)), tuple(_broken(_links(chains), follower).values())
 
 
 def _jobs(chains: list[Chain], studies: list[Study], project: Project) -> tuple[list[Chain], list[Study]]:
@@ -176,17 +179,17 @@ def _late(path: str) -> Skipped:
     return Skipped(path, "time-limit", "the time limit was over")
 
 
-def _broken(chains: list[Chain], follower: Follower) -> dict[str, Skipped]:
-    """Files of a launch that cannot be read: their settings are missing in the study."""
-    found = {}
+def _broken(links: Iterable[Link], follower: Follower) -> dict[str, Skipped]:
+    """Files that links lead to and that cannot be read: what they say is missing in the study, or the study is."""
+    met = {link.target: follower.skipped.get(link.target) for link in links}
+    return {path: one for path, one in met.items() if one is not None and one.kind in ("malformed", "crashed")}
+
+
+def _links(chains: Iterable[Chain]) -> Iterator[Link]:
     for chain in chains:
         for step in chain:
             for reading in step.readings:
-                for link in reading.links:
-                    one = follower.skipped.get(link.target)
-                    if one is not None and one.kind in ("malformed", "crashed"):
-                        found[link.target] = one
-    return found
+                yield from reading.links
 
 
 def _with_unread(chains: Sequence[Chain], studies: Sequence[Study], launches: Iterable[Chain]) -> list[Study]:

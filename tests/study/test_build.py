@@ -310,6 +310,25 @@ def test_a_bug_in_one_study_does_not_hide_the_others(tmp_path: Path, monkeypatch
     assert [(one.path, one.kind) for one in skipped] == [("a.sh", "crashed")]
 
 
+def test_a_bug_in_the_reading_of_a_program_is_told_of_the_script_that_starts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from preflight.frameworks import calls
+
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(calls, "length_bindings", failing)
+    studies, skipped = read({"a.sh": "python train.py\n", "train.py": PROGRAM}, tmp_path, "a.sh")
+    assert not studies
+    assert [(one.path, one.kind) for one in skipped] == [("a.sh", "no-training"), ("train.py", "crashed")]
+
+
+def test_a_program_that_is_no_python_is_told_of_the_script_that_starts_it(tmp_path: Path) -> None:
+    _, skipped = read({"a.sh": "python train.py\n", "train.py": f"{PROGRAM}x = = 3\n"}, tmp_path, "a.sh")
+    assert [(one.path, one.kind) for one in skipped] == [("a.sh", "no-training"), ("train.py", "malformed")]
+
+
 OWN_LOADER = """\
 import argparse
 import torch
