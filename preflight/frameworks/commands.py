@@ -155,7 +155,7 @@ def started(name: str, words: Sequence[Word], launch: Launch, request: Request |
     if name == "litgpt":
         method, rest = _litgpt(first, rest)
         said.append(Word("method=", Const(method, words[0].origin)))
-    elif name in ("trl", "swift", "diffusers"):
+    elif commands()[kind].tells_its_word:
         said.append(Word("method=", Const(first, words[0].origin)))
     if name == "swift" and launch.ranks_per_node is not None:
         said.append(Word("nproc_per_node=", launch.ranks_per_node))

@@ -1,6 +1,6 @@
-"""LLaMA-Factory, ms-swift, axolotl and Unsloth: rules that their tables cannot express.
+"""LLaMA-Factory, ms-swift, axolotl, Unsloth and transformers' example scripts: what their tables cannot express.
 
-The first two pass transformers' own arguments on, with defaults and rules of their own.
+The first two and the last pass transformers' own arguments on, with defaults and rules of their own.
 """
 
 from __future__ import annotations
@@ -232,3 +232,35 @@ def unsloth_checkpointing(args: Arguments, found: FoundSettings) -> None:
         found.bindings.append(bind("train.activation_offload", when(smart, yes, Const(False))))
     else:  # True in releases before 2025
         found.bindings.append(replace(bind("train.activation_offload", yes, Rank.default), others=(False,)))
+
+
+_EXAMPLE_MARKS = ("do_train", "do_eval", "do_predict")
+"""Flags of TrainingArguments that the library itself never reads: its example scripts do."""
+_EXAMPLE_TASKS = {
+    "run_clm": "causal-lm",
+    "run_mlm": "masked-lm",
+    "run_summarization": "seq2seq-lm",
+    "run_translation": "seq2seq-lm",
+}
+_KEEP_LOGITS = ("run_glue", "run_classification", "run_xnli", "run_ner", "run_qa", "run_image_classification")
+"""Scripts that measure with all logits of the evaluation; run_clm and run_mlm keep an argmax of them."""
+
+
+def own_example(args: Arguments) -> Arguments:
+    """The arguments, and whether they are those of transformers' own script."""
+    own = any(name in args for name in _EXAMPLE_MARKS) and "output_dir" in args
+    return args.completed({"own_script": Const(own)})
+
+
+def example_trainer(args: Arguments, found: FoundSettings) -> None:
+    """transformers' TrainingArguments. Without --do_train the script trains nothing."""
+    method, release = str(args.value("method")), args.value(f"{SOFTWARE}transformers")
+    use = Use(
+        compute_metrics=Const(True),
+        reduces_logits=method not in _KEEP_LOGITS,
+        task=_EXAMPLE_TASKS.get(method),
+    )
+    found.bindings += training_arguments(args.given, "transformers", use, release if isinstance(release, str) else None)
+    if not args.some("do_train"):
+        why = Unknown("do_train is not set: the run trains no model", Cause.not_set)
+        found.bindings.append(bind("model.name", Const(why, args.origin("model_name_or_path")), Rank.literal))

@@ -35,6 +35,8 @@ class ToolCommand(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Imports of scripts that are this command, each with the first word that it replaces."""
     scripts: bool = False
     """The first words are scripts of the tool's repository, which are started by their files."""
+    tells_its_word: bool = False
+    """Rows read the first word, as `method`."""
     spawns: bool = False
     """It starts a process for each GPU by itself."""
     module_spawns: bool = True
