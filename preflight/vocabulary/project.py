@@ -28,7 +28,7 @@ BOM = "\ufeff"
 """The byte-order mark, as UTF-8 text has it."""
 MARKED = (".yaml", ".yml", ".json", ".toml", ".py", ".ipynb", ".md")
 """Files whose readers skip a byte-order mark."""
-SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job")
+SCRIPTS = (".sh", ".bash", ".zsh", ".sbatch", ".slurm", ".sl", ".job")
 
 
 # sbatch reads the script's directives first, then the environment, then its command line; what comes later wins

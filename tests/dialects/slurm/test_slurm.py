@@ -62,8 +62,9 @@ def test_a_module_of_the_project_is_no_server_of_that_name(tmp_path: Path) -> No
     assert [link.target for link in script.reading.links] == ["notebook"]
 
 
-def test_a_plain_script_is_read_with_no_request(tmp_path: Path) -> None:
-    script = Script(tmp_path, "#!/bin/bash\npython train.py --bs 4\n", "launch.sh")
+@pytest.mark.parametrize("name", ["launch.sh", "launch.zsh", "launch"])
+def test_a_plain_script_is_read_with_no_request(name: str, tmp_path: Path) -> None:
+    script = Script(tmp_path, "#!/bin/bash\npython train.py --bs 4\n", name)
     assert script.recognised
     assert script.reading.request is None
     assert script.words() == ["--bs", "4"]
