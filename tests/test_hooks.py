@@ -31,7 +31,8 @@ def test_names_that_must_not_match(hook: str, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["sweep.yaml", "conf/model/gpt2.yml", "job.sbatch", "submit.slurm", "scripts/train.sh", "train.py", "a.b.yaml",
-     "run.sl", "run.job", "run.bash", "run.batch", "args.json", "scripts/submit", "submit", "a.b/submit", "SWEEP.YAML"],
+     "run.sl", "run.job", "run.bash", "run.zsh", "run.batch", "args.json", "scripts/submit", "submit", "a.b/submit",
+     "SWEEP.YAML"],
 )  # fmt: skip
 def test_names_that_must_match(hook: str, name: str) -> None:
     assert re.search(HOOKS[hook]["files"], name)

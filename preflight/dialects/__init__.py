@@ -27,7 +27,11 @@ class Dialect(Protocol):
     def read(self, source: Source, call: Call | None, project: Project) -> Reading: ...
 
 
-YAML, SHELL, PYTHON = (".yaml", ".yml"), (".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".batch", ""), (".py",)
+YAML, SHELL, PYTHON = (
+    (".yaml", ".yml"),
+    (".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".batch", ".zsh", ""),
+    (".py",),
+)
 
 DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wandb", (*YAML, ".json")),

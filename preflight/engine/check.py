@@ -147,7 +147,7 @@ def setup(batch: Batch, options: CheckOptions, cwd: Path, rules: bool = True) ->
     tracing, notes = tracing_of(batch.settings, batch.root, trust)
     tracing = replace(tracing, progress=options.progress, time=TraceTime())
     chosen = tuple(rule for name, rule in known.items() if name in enabled)
-    said = replace(said, notes=(*said.notes, *notes))
+    said = replace(said, notes=(*said.notes, *notes, *file_findings.not_listed(batch.unlisted)))
     return Project(batch.root, batch.settings), CheckSetup(
         batch.named, batch.walked, options, said, chosen, enabled, tracing, trust,
         dry_runs=SavedRuns(batch.root, trust.accepts),

@@ -141,6 +141,13 @@ def notes(skipped: Iterable[Skipped], named: Collection[str]) -> Iterator[str]:
         yield f"{len(left) - _NAMED} more files were left out"
 
 
+def not_listed(folders: Sequence[str]) -> Iterator[str]:
+    """Notes about folders that may not be listed; the first few by name."""
+    yield from (f"{one}/ was left out: its files cannot be listed" for one in folders[:_NAMED])
+    if len(folders) > _NAMED:
+        yield f"{len(folders) - _NAMED} more folders were left out: their files cannot be listed"
+
+
 def unread(part: Unread) -> Finding:
     """A finding about a part of a file that is over a budget. What a program needs is often unknown; a job that was not
     seen is not said to be missing anywhere else."""

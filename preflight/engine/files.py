@@ -27,13 +27,15 @@ runs leave (Hydra's outputs, the folders of W&B runs)."""
 
 
 class Batch(Struct, frozen=True):
-    """Files that one set of settings governs, relative to `root`: `named` were given by name, `walked` were found."""
+    """Files that one set of settings governs, relative to `root`: `named` were given by name, `walked` were found.
+    `unlisted`: folders that may not be listed, so that nobody knows what is in them."""
 
     root: Path
     settings: Settings
     settings_file: Path | None
     named: tuple[str, ...]
     walked: tuple[str, ...]
+    unlisted: tuple[str, ...] = ()
 
 
 def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
@@ -45,13 +47,15 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
     folders: dict[tuple[Path, Path], _Governed] = {}
     governing: dict[Path, tuple[Settings, Path | None]] = {}
     given: dict[tuple[Path, bool], dict[str, None]] = {}
+    unlisted: dict[Path, dict[str, None]] = {}
     for text in paths:
         start = Path(os.path.abspath(cwd / text))
         # A link on the way there is not part of the project's names; one to a file is.
         start = real(start) if observed.is_dir(start) else real(start.parent) / start.name
         if not observed.lexists(start):
             raise UsageError(f"{text}: there is no such file or directory")
-        for path, named in _expand(start):
+        closed: list[Path] = []
+        for path, named in _expand(start, closed):
             folder = path.parent
             governed = folders.get((folder, start))
             if governed is None:  # all files of a folder have the same settings
@@ -60,10 +64,17 @@ def batches(paths: Iterable[str], cwd: Path, from_hook: bool) -> list[Batch]:
             name = governed.prefix + path.name
             if not matches(name, governed.settings.exclude):
                 given.setdefault((governed.root, named and not from_hook), {})[name] = None
+        for path in closed:
+            governed = _governed(path.parent, start, cwd)
+            governing.setdefault(governed.root, (governed.settings, governed.file))
+            name = governed.prefix + path.name
+            if not matches(name, governed.settings.exclude):
+                unlisted.setdefault(governed.root, {})[name] = None
     found = []
     for root, (settings, file) in governing.items():
         named_here, walked = given.get((root, True), {}), given.get((root, False), {})
-        found.append(Batch(root, settings, file, tuple(named_here), tuple(n for n in walked if n not in named_here)))
+        others = tuple(name for name in walked if name not in named_here)
+        found.append(Batch(root, settings, file, tuple(named_here), others, tuple(unlisted.get(root, ()))))
     return found
 
 
@@ -95,27 +106,29 @@ def _governed(folder: Path, start: Path, cwd: Path) -> _Governed:
     return _Governed(root, settings, file, "" if folder == root else f"{folder.relative_to(root).as_posix()}/")
 
 
-def _expand(start: Path) -> Iterator[tuple[Path, bool]]:
+def _expand(start: Path, closed: list[Path]) -> Iterator[tuple[Path, bool]]:
     if not observed.is_dir(start):
         yield start, True
         return
-    for count, path in enumerate(walk(start)):
+    for count, path in enumerate(walk(start, closed)):
         if count >= WALKED_FILES:
             raise UsageError(f"{start}: more than {WALKED_FILES:,} files; name a directory further down")
         yield path, False
 
 
-def walk(start: Path) -> Iterator[Path]:
-    """Files under a directory whose name a dialect may know, sorted; links to directories are not followed."""
+def walk(start: Path, closed: list[Path]) -> Iterator[Path]:
+    """Files under a directory whose name a dialect may know, sorted; links to directories are not followed. `closed`
+    takes the directories that may not be listed."""
     try:
         entries = observed.entries(start)
     except OSError:
-        return  # a directory that may not be listed has nothing to check
+        closed.append(start)
+        return
     for name, kind in entries:
         path = start / name
         if kind == "dir":
             if SKIPPED.fullmatch(name) is None and not observed.exists(path / "pyvenv.cfg"):
-                yield from walk(path)
+                yield from walk(path, closed)
         elif may_recognise(name) and (kind == "file" or (kind == "link" and observed.is_file(path))):
             yield path
 

@@ -20,7 +20,6 @@ from preflight.system.files import real
 from preflight.vocabulary.errors import PreflightError
 from preflight.vocabulary.project import Project, UnreadableFile
 
-_BOM = b"\xef\xbb\xbf"
 _PREFIX, _SUFFIX = ".preflight-", ".tmp"
 _UNFINISHED = re.compile(r"\.preflight-\w{8}\.tmp")
 """Names of the files that are written before they replace others (`tempfile` adds eight characters)."""
@@ -89,8 +88,11 @@ def write_text(project: Project, path: str, text: str) -> None:
         raise NotWritten(f"{path} was not written: it is outside the project")
     try:
         source = project.source(path)
-        old = (_BOM if source.bom else b"") + source.text.encode("utf-8")
-        _replace(full, old, (_BOM if source.bom else b"") + text.encode("utf-8"))
+        _replace(full, source.bytes_of(source.text), source.bytes_of(text))
+    except UnicodeEncodeError as error:
+        raise NotWritten(
+            f"{path} was not written: its coding, {error.encoding}, lacks a character of the fix"
+        ) from error
     except UnreadableFile as error:
         raise NotWritten(f"{path} was not written: {error}") from error
     except OSError as error:

@@ -181,7 +181,7 @@ def _program(name: str, rest: list[Word], seen: _Seen) -> LaunchCommand:
     if name in ("bash", "sh", "zsh"):
         rest = _skip_options(rest[1:], frozenset({"-o", "-O"}))
         return LaunchCommand("script" if rest else "none", rest[0] if rest else None, tuple(rest[1:]), _launch(seen))
-    if name.endswith((".sh", ".bash", ".sbatch", ".slurm")):
+    if name.endswith((".sh", ".bash", ".zsh", ".sbatch", ".slurm")):
         return LaunchCommand("script", rest[0], tuple(rest[1:]), _launch(seen))
     if name.endswith((".py", ".pyw")):
         return LaunchCommand("module" if seen.module else "program", rest[0], tuple(rest[1:]), _launch(seen))
@@ -240,7 +240,7 @@ def _launcher(launcher: Launcher, rest: list[Word], seen: _Seen) -> LaunchComman
     if not rest:
         return LaunchCommand("none", None, (), _launch(seen))
     name = text(rest[0]) or ""
-    kind: Kind = "module" if seen.module else "script" if name.endswith((".sh", ".bash")) else "program"
+    kind: Kind = "module" if seen.module else "script" if name.endswith((".sh", ".bash", ".zsh")) else "program"
     ranks = _RANKS[: 2 if launcher == "torchrun" else 1] if seen.says_rank and kind == "program" else ()
     return LaunchCommand(kind, rest[0], tuple(rest[1:]), _launch(seen), ranks)
 

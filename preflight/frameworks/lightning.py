@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.frameworks.arguments import arguments_of, document_of, given_by
@@ -101,7 +102,7 @@ def command_line(
     reads: list[str] = []
     for name, expr in _said(words):
         if name not in ("config", "c"):
-            given[name] = expr
+            given |= _opened(name, expr, project, starts, reads, missing)
             continue
         said = name_in(expr) or ""
         path = located(said, project, starts)
@@ -113,12 +114,39 @@ def command_line(
             continue
         reads.append(path)
         below = top.inner(subcommand).given if subcommand is not None else {}
-        given |= below or top.given
+        beside = (posixpath.dirname(path), *starts)
+        for key, value in (below or top.given).items():
+            given |= _opened(key, value, project, beside, reads, missing)
     found = read("lightning", Arguments({"trainer.precision": Const(None), **given}))
     classes = [expr for name, expr in given.items() if name in ("model.class_path", "data.class_path")]
     unread = [bind(name, Const(_BY_CLASS, one.origin), Rank.not_followed) for one in classes for name in _OF_CLASSES]
     found.bindings = [*unread, *missing, *found.bindings]
     return found, reads, {name.replace(".init_args.", "."): expr for name, expr in given.items()}
+
+
+_GROUPS = ("trainer", "model", "data", "optimizer", "lr_scheduler")
+"""Groups of settings that may lie in a file of their own: `--model model.yaml`, and `model: model.yaml` in a file."""
+
+
+def _opened(
+    name: str, expr: Expr, project: Project, starts: Sequence[str], reads: list[str], missing: list[Binding]
+) -> dict[str, Expr]:
+    """A setting, or those of the file that a group is given as. jsonargparse looks for it from the folder of the file
+    that names it."""
+    said = constant(expr)
+    if name not in _GROUPS or not isinstance(said, str) or not said.endswith(_FILES):
+        return {name: expr}
+    path = located(said, project, starts)
+    inner = _mapping(path, project) if path is not None else None
+    if path is None or inner is None:
+        missing += without_file(said, expr.origin)
+        missing += without_file(said, expr.origin, _SETTABLE, Rank.not_followed)
+        return {}
+    reads.append(path)
+    return {f"{name}.{key}": value for key, value in inner.given.items()}
+
+
+_FILES = (".yaml", ".yml", ".json")
 
 
 def _said(words: Sequence[Word]) -> Iterator[tuple[str, Expr]]:

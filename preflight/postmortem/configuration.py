@@ -23,7 +23,7 @@ from preflight.vocabulary.outcome import Report, StudyResult
 from preflight.vocabulary.tracing import Tracing
 from preflight.vocabulary.values import Value
 
-SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash", ".job")
+SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash", ".zsh", ".job")
 
 
 class ConfigurationFile(Struct, frozen=True):

@@ -17,7 +17,7 @@ from preflight.program.loops import is_backward, starts_trainer
 from preflight.program.optimizers import is_optimizer
 from preflight.python.objects import CallRecord
 from preflight.vocabulary.reading import Binding, Rank
-from preflight.vocabulary.values import Cause, Const, Expr, Unknown, unknown
+from preflight.vocabulary.values import Cause, Const, Environment, Expr, Unknown, evaluate, unknown
 
 MOST_RUNS = 6
 """Runs of one program that are read; of more, the first ones and the last."""
@@ -43,6 +43,20 @@ def runs_of(calls: Sequence[CallRecord]) -> list[list[CallRecord]]:
         return []
     frames = outermost if len(outermost) <= MOST_RUNS else [*outermost[: MOST_RUNS - 1], outermost[-1]]
     return [_within(frame, outermost, calls) for frame in frames]
+
+
+_MAY_TRAIN = frozenset(
+    {"train", "fit", "learn", "train_model", "finetune", "fine_tune", "pretrain", "train_batch", "fit_one_cycle"}
+    | {"spawn", "launch", "notebook_launcher", "run", "step", "exec", "train_step"}
+)
+"""Methods that train in one library or another, or start what does; a module's `train()` is among them."""
+
+
+def trains_under(calls: Sequence[CallRecord], given: Environment) -> bool:
+    """Whether a training of a program may run where its parameters have these values; true where it has none that was
+    read. `if args.do_train: trainer.train()` and a command line without --do_train: none does."""
+    starts = [one for one in calls if is_backward(one) or one.method in _MAY_TRAIN]
+    return not starts or any(all(evaluate(part, given) is not False for part in one.conditions) for one in starts)
 
 
 def _within(frame: CallRecord, frames: Sequence[CallRecord], calls: Sequence[CallRecord]) -> list[CallRecord]:

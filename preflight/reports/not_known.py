@@ -24,6 +24,7 @@ _KINDS = {
     ".toml": "TOML file",
     ".sh": "shell script",
     ".bash": "shell script",
+    ".zsh": "shell script",
     ".sbatch": "SLURM script",
     ".slurm": "SLURM script",
 }

@@ -27,7 +27,7 @@ USUAL = (
 """Directories in which projects keep the files that start their programs."""
 
 
-LAUNCHERS = (".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job", ".py")
+LAUNCHERS = (".yaml", ".yml", ".sh", ".bash", ".zsh", ".sbatch", ".slurm", ".sl", ".job", ".py")
 _LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _BLANKED = bytes(byte if byte in _LETTERS else 32 for byte in range(256))
 """What every byte of a text in UTF-8 becomes, so that its words stand between blanks."""

@@ -3,7 +3,9 @@ script is given to sbatch."""
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -26,7 +28,7 @@ BOM = "\ufeff"
 """The byte-order mark, as UTF-8 text has it."""
 MARKED = (".yaml", ".yml", ".json", ".toml", ".py", ".ipynb", ".md")
 """Files whose readers skip a byte-order mark."""
-SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".sl", ".job")
+SCRIPTS = (".sh", ".bash", ".zsh", ".sbatch", ".slurm", ".sl", ".job")
 
 
 # sbatch reads the script's directives first, then the environment, then its command line; what comes later wins
@@ -164,7 +166,7 @@ class Project:
         return self._listed[path]
 
     def source(self, path: str) -> Source:
-        """The text of a file. Raises UnreadableFile (missing, outside the root, too large, not UTF-8 text)."""
+        """The text of a file. Raises UnreadableFile (missing, outside the root, too large, no text in its coding)."""
         self.remembered.ask(path)
         if path not in self._cache:
             path = PurePosixPath(path).as_posix()
@@ -203,6 +205,9 @@ class Project:
         data = read_bytes(Path(full))
         if b"\0" in data:
             raise UnreadableFile("it is a binary file")
+        coding = _stated_coding(data) if path.endswith(".py") else None
+        if coding is not None:
+            return _decoded(path, data, coding)
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -223,6 +228,44 @@ def without_dots(path: str) -> str | None:
         elif part not in ("", "."):
             parts.append(part)
     return "/".join(parts)
+
+
+_CODING = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_BLANK = re.compile(rb"[ \t\f]*(?:#.*)?\r?")
+
+
+_NO_TEXTS = frozenset({"idna", "punycode", "utf-7", "unicode-escape", "raw-unicode-escape", "undefined"})
+"""Codecs of the standard library that are for other things than the texts of files; some take long."""
+
+
+def _stated_coding(data: bytes) -> str | None:
+    """The coding that a Python file states, where it is not UTF-8: in a comment of the first line, or of the second if
+    the first has no code (PEP 263)."""
+    if data.startswith(BOM.encode()):
+        return None
+    for line in data.split(b"\n", 2)[:2]:
+        found = _CODING.match(line)
+        if found is not None:
+            name = found[1].decode("ascii", "replace").lower().replace("_", "-")
+            return None if name in ("utf-8", "utf8") or name.startswith("utf-8-") else name
+        if _BLANK.fullmatch(line) is None:
+            return None
+    return None
+
+
+def _decoded(path: str, data: bytes, coding: str) -> Source:
+    """A Python file in the coding that it states. One that Python has not, or that does not give the same bytes back
+    (an edit would change more than its place), is not read."""
+    try:
+        if codecs.lookup(coding).name.replace("_", "-") in _NO_TEXTS:
+            raise LookupError(coding)
+        found = Source(path, data.decode(coding), coding=coding)
+        exact = found.bytes_of(found.text) == data
+    except (LookupError, UnicodeError, ValueError) as error:
+        raise UnreadableFile(f"it states the coding {coding}, and cannot be read by it") from error
+    if not exact:
+        raise UnreadableFile(f"it states the coding {coding}, in which several texts are the same")
+    return found
 
 
 def _is_script(path: str, text: str) -> bool:

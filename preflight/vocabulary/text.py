@@ -37,12 +37,19 @@ class Source(Struct, frozen=True, dict=True):
     """A file's text exactly as it stands: line endings kept, a byte-order mark left out of `text` (but for shell
     scripts, which it is a part of).
 
-    `path` is relative to the project's root, with `/`. `bom` says whether the file starts with a UTF-8 mark.
+    `path` is relative to the project's root, with `/`. `bom` says whether the file starts with a UTF-8 mark. `coding`
+    is another one than UTF-8 that a Python file states (`# coding: latin-1`).
     """
 
     path: str
     text: str
     bom: bool = False
+    coding: str = "utf-8"
+
+    def bytes_of(self, text: str) -> bytes:
+        """Another text as the file would hold it. Raises UnicodeEncodeError where its coding lacks a character."""
+        mark = "\ufeff" if self.bom else ""
+        return (mark + text).encode(self.coding)
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -75,6 +75,23 @@ def test_submitit_gives_the_arguments_and_asks_for_the_nodes(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("way", "size"),
+    [
+        ("job = executor.submit(train, 24)\nprint(job.result())\n", 24),
+        ("jobs = [executor.submit(work.train, size=24)]\n", 24),
+        ("executor.submit(report, 24)\n", None),
+    ],
+)
+def test_submitit_starts_a_function_of_another_file(way: str, size: int | None, tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(
+        HEAD + "def train(size):" + BODY.format(size="size") + "\ndef report(size):\n    pass\n"
+    )
+    more = 'import submitit\nimport work\nfrom work import report, train\nexecutor = submitit.AutoExecutor("logs")\n'
+    found = studies(more + way, tmp_path, name="submit.py")
+    assert [value(one, "train.batch_size") for one in found] == ([] if size is None else [size])
+
+
+@pytest.mark.parametrize(
     ("asked", "cpus"), [("cpus_per_task=10, tasks_per_node=8", 80), ("slurm_cpus_per_task=10", 10)]
 )
 def test_submitit_gives_the_cpus_to_each_task(asked: str, cpus: int, tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cases import GIB, Device, case
 from cases import findings as all_findings
+from command_line import preflight
 from msgspec.structs import replace
 
 from preflight.vocabulary.findings import Finding, Severity
@@ -93,3 +96,26 @@ def test_no_frontier_where_a_shorter_length_needs_more_than_a_longer(fits_again:
     [finding] = findings(one)
     assert "shorter ones may need more than longer ones" in finding.message
     assert "up to" not in finding.message
+
+
+OWN_TOKENS = """
+from transformers import RobertaConfig, RobertaForMaskedLM, Trainer, TrainingArguments
+from tokens import tokenizer, data
+
+config = RobertaConfig(vocab_size=tokenizer.get_vocab_size(), hidden_size=256, num_hidden_layers=6,
+                       num_attention_heads=8, intermediate_size=1024, max_position_embeddings=130)
+model = RobertaForMaskedLM(config=config)
+Trainer(model, TrainingArguments("out", per_device_train_batch_size={batch}, fp16=True), train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(("batch", "kind"), [(480, "info"), (9600, "warning")])
+def test_a_vocabulary_of_ones_own_may_be_small(
+    batch: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With 32,000 tokens neither fits; with a few hundred the smaller batch does."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(OWN_TOKENS.format(batch=batch))
+    found = preflight(capsys, "check", "train.py", "--gpu", "T4", "--set", "train.seq_len=128")
+    assert f"{kind}[fits-only-if]: the vocabulary is unknown" in found.out
+    assert "none of these fits T4" in " ".join(found.out.split())

@@ -163,6 +163,9 @@ FILES = {
         "fit:\n  trainer:\n    devices: 2\n    precision: bf16-mixed\n  model:\n    model: gpt2-large\n    batch: 3\n"
         "validate:\n  trainer:\n    devices: 1\n"
     ),
+    "configs/trainer.yaml": "devices: 2\nprecision: bf16-mixed\n",
+    "configs/parts/model.yaml": "model: gpt2-large\nbatch: 3\n",
+    "configs/cli_parts.yaml": "trainer:\n  devices: 2\n  precision: bf16-mixed\nmodel: parts/model.yaml\n",
     "configs/cli_classes.yaml": "trainer:\n  devices: 2\nmodel:\n  class_path: elsewhere.Model\n",
     "z.conf": '{"zero_optimization": {"stage": 3, "cpu_offload": true}}',
     "acc/fsdp.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 4\nfsdp_config: {}\n",
@@ -254,6 +257,31 @@ def test_a_file_with_a_section_for_each_subcommand(tmp_path: Path) -> None:
     found = fields(tmp_path, "srun python cli.py --config configs/cli_sections.yaml fit --trainer.max_epochs=3")
     assert (found["model.name"], found["train.batch_size"], found["train.precision"]) == ("gpt2-large", 3, "bf16-mixed")
     assert (found["parallel.gpus_per_node"], found["parallel.strategy"]) == (2, "ddp")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--trainer configs/trainer.yaml --model configs/parts/model.yaml",
+        "--model=configs/parts/model.yaml --trainer=configs/trainer.yaml",
+        "--config configs/cli_parts.yaml",
+        "--config configs/cli.yaml --config configs/cli_parts.yaml",
+        "--config configs/cli.yaml --trainer configs/trainer.yaml",
+    ],
+)
+def test_groups_in_files_of_their_own(words: str, tmp_path: Path) -> None:
+    found = fields(tmp_path, f"srun python cli.py fit {words}")
+    assert (found["model.name"], found["train.batch_size"], found["train.precision"]) == ("gpt2-large", 3, "bf16-mixed")
+    assert (found["parallel.gpus_per_node"], found["parallel.strategy"]) == (2, "ddp")
+
+
+def test_a_group_in_a_file_that_is_not_there(tmp_path: Path) -> None:
+    found = fields(tmp_path, "python cli.py fit --trainer configs/gone.yaml --model configs/parts/model.yaml")
+    for field in ("train.precision", "parallel.strategy"):
+        value = found[field]
+        assert isinstance(value, Unknown), field
+        assert value.cause is Cause.file_not_found
+    assert found["model.name"] == "gpt2-large"
 
 
 def test_what_a_class_of_lightnings_file_sets_is_no_default(tmp_path: Path) -> None:

@@ -145,8 +145,19 @@ def _acts(source: Source, project: Project) -> bool:
     body = _body(source.text)
     if body is None:
         return here  # `read` reports broken scripts
-    own = {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    return any(map(_starts, body)) if here else any(_statement(node) in own for node in body)
+    functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+    if not here:
+        return any(_statement(node) in {one.name for one in functions} for node in body)
+    if any(map(_starts, body)):
+        return True
+    kept = {ast.unparse(one.func) for one in map(_kept_call, body) if one is not None}
+    return any(one.name in kept and _TRAINS.search(ast.unparse(one)) for one in functions)
+
+
+def _kept_call(node: ast.stmt) -> ast.Call | None:
+    """The call whose result a statement keeps."""
+    value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+    return value if isinstance(value, ast.Call) else None
 
 
 def _body(text: str) -> list[ast.stmt] | None:
@@ -161,16 +172,28 @@ def _starts(node: ast.stmt) -> bool:
     """Whether a statement starts something, also in a branch (`if SWEEP: wandb.agent(...)`)."""
     if isinstance(node, (ast.If, ast.Try)):
         return any(_starts(inner) for inner in [*node.body, *node.orelse])
-    return isinstance(node, (ast.For, ast.While, ast.With)) or _is_call(node)
+    return isinstance(node, (ast.For, ast.While, ast.With)) or _is_call(node) or _keeps_result(node)
 
 
 def _is_call(node: ast.stmt) -> bool:
-    value = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
-    if not isinstance(value, ast.Call):
-        return False
-    return isinstance(node, ast.Expr) and not ast.unparse(value.func).startswith(
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Call) and not ast.unparse(value.func).startswith(
         ("sys.", "os.", "warnings.", "logging.")
     )
+
+
+_TRAINING_METHODS = frozenset({"train", "fit", "learn", "train_model"})
+
+
+def _keeps_result(node: ast.stmt) -> bool:
+    """Whether a statement keeps what a training gives: `results = model.train(data="x.yaml")`, `out = trainer.train()`.
+    A module's `train()` without arguments only changes its mode."""
+    call = _kept_call(node)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr == "train" and "train" not in ast.unparse(call.func.value).lower():
+        return bool(call.keywords or [one for one in call.args if not isinstance(one, ast.Constant)])
+    return call.func.attr in _TRAINING_METHODS
 
 
 def _statement(node: ast.stmt) -> str | None:

@@ -67,7 +67,7 @@ class Followed(Struct):
     def _calls(self, node: ast.AST, file: _File, own: Sequence[tuple[_File, ast.ClassDef]]) -> bool:
         """Whether something that a piece of a program calls trains."""
         inner = list(ast.walk(node))
-        calls = [one.func for one in inner if isinstance(one, ast.Call)]
+        calls = [function for one in inner if isinstance(one, ast.Call) for function in (one.func, *_handed_on(one))]
         if own_names := dict(_imported(inner)):
             file = replace(file, imported={**file.imported, **own_names})
         methods = {one.attr for one in calls if isinstance(one, ast.Attribute)}
@@ -191,6 +191,20 @@ class Followed(Struct):
                 folder = posixpath.normpath(posixpath.join(base, text))
                 if not folder.startswith(("..", "/")) and folder != "." and self.project.is_dir(folder):
                     yield folder
+
+
+_STARTERS = frozenset(
+    {"submit", "map_array", "spawn", "start_processes", "notebook_launcher", "Process", "run_function"}
+)
+"""Functions of submitit, torch.multiprocessing, accelerate and the standard library that call what they are given."""
+
+
+def _handed_on(call: ast.Call) -> Iterator[ast.expr]:
+    """The functions that a call starts in another process or job: `executor.submit(main, arguments)`."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    given = [*call.args[:1], *(one.value for one in call.keywords if one.arg in ("target", "fn", "function"))]
+    if name in _STARTERS:
+        yield from (one for one in given if isinstance(one, (ast.Name, ast.Attribute)))
 
 
 def _plain(body: Sequence[ast.stmt]) -> ast.Module:

@@ -103,8 +103,36 @@ def read(source: Source, call: Call | None, project: Project) -> Reading:
         facts=tuple(facts),
         problems=(*said.problems, *problems),
         reads=tuple(path for path in (*evaluator.reads, *files) if path != source.path),
-        trains=said.trains or files is not _NO_FILES or trains_with_configured_object(evaluator.calls),
+        trains=(said.trains or files is not _NO_FILES or trains_with_configured_object(evaluator.calls))
+        and not (call is not None and not named and _only_uses(evaluator, parameters, call)),
     )
+
+
+_SWITCHES = ("argparse", "dataclass", "click")
+
+
+def _only_uses(evaluator: Interpreter, parameters: Sequence[Parameter], call: Call) -> bool:
+    """Whether a command line, all words of which were read, asks for no training: `run_clm.py --do_eval`. Only switches
+    count, that a flag alone sets."""
+    from preflight.frameworks.transformers_trainer import PARTS
+    from preflight.program.runs import trains_under
+    from preflight.python.hooks.dataclass_parsers import UNREAD_FILE
+    from preflight.vocabulary.argv import behind_unread_words
+
+    unread, words = behind_unread_words(call.words)
+    if unread is not None or evaluator.remembered.known(UNREAD_FILE) is not None:
+        return False
+    before = [Word("", Const("")), *words]
+    if any(_names_file(word) and not _takes_value(last) for last, word in zip(before, words, strict=False)):
+        return False
+    said = [word.prefix.rstrip("=") for word in words if word.prefix]
+    off: dict[str, Expr] = {}
+    for one in parameters:
+        left_out = one.name in PARTS or (isinstance(one.default, Const) and one.default.value is False)
+        given = one.name in call.settings or any(flag.startswith(name) for flag in one.flags for name in said)
+        if one.kind in _SWITCHES and one.type in ("bool", "flag") and left_out and not given:
+            off[one.name] = Const(False)
+    return not trains_under(evaluator.calls, off)
 
 
 def _said(
@@ -197,6 +225,16 @@ def calls_of(source: Source, call: Call | None, project: Project) -> Sequence[Ca
 def _names_data(value: Expr | None) -> bool:
     """Whether a value is the name of a data file."""
     return isinstance(value, Const) and isinstance(value.value, str) and value.value.endswith(_DATA_FILES)
+
+
+def _names_file(word: Word) -> bool:
+    """Whether a word is the name of a data file, which may say what flags say."""
+    return not word.prefix and _names_data(word.value)
+
+
+def _takes_value(word: Word) -> bool:
+    """Whether a word is a flag, whose value is the next word."""
+    return word.prefix.startswith("-") and word.value is None
 
 
 def _known(source: Source, start: ProgramStart, project: Project, assume: Mapping[str, Expr]) -> Interpreter:

@@ -43,19 +43,37 @@ if __name__ == "__main__":
 """
 
 
+def named_in(text: str, folder: str, project: Project) -> bool:
+    """Whether a line of a script in that folder has the name of a command of the project."""
+    files = [posixpath.join(place, file) for place in _above(folder) for file in _SECTIONS]
+    names = {name for path in files for name in _commands(path, project)}
+    return any(re.search(rf"^[^#\n]*(?<![\w./-]){re.escape(one)}(?![\w./-])", text, re.MULTILINE) for one in names)
+
+
+def _commands(path: str, project: Project) -> dict[str, _Entry]:
+    return project.remembered.get(_ENTRIES, lambda: _entries(path, project), path)
+
+
 def stub_of(name: str, folder: str, project: Project) -> tuple[str, WrittenText] | None:
     """The program that a command is, as the path and the text of a file that the installation writes; None for a
     command that no package of the project has. `folder` is that of the job script, relative to the project's root."""
     for place in _above(folder):
         for file in _SECTIONS:
             path = posixpath.join(place, file)
-            entry = project.remembered.get(_ENTRIES, lambda path=path: _entries(path, project), path).get(name)  # type: ignore[misc]
+            entry = _commands(path, project).get(name)
             home = _folder_of(entry.module, place, project) if entry is not None else None
             if entry is not None and home is not None:
                 first = entry.function.partition(".")[0]
                 text = _STUB.format(module=entry.module, first=first, function=entry.function)
-                return posixpath.join(home, f"{name}.py"), WrittenText(text, (TextPart(0, entry.place, False),))
+                return _free_path(name, home, project), WrittenText(text, (TextPart(0, entry.place, False),))
     return None
+
+
+def _free_path(name: str, home: str, project: Project) -> str:
+    """Where the program lies: not where it would hide the package or module of the same name, which it imports."""
+    path = posixpath.join(home, name.replace("-", "_"))
+    taken = project.is_dir(path) or project.exists(f"{path}.py")
+    return posixpath.join(home, f"{name}-script.py" if taken else f"{name}.py")
 
 
 def _above(folder: str) -> Iterator[str]:

@@ -37,13 +37,16 @@ def links_of(shell: Shell, project: Project, request: Request | None) -> LinksOf
     external, interactive = False, True
     for run in shell.runs:
         found = tuple(launched(run, shell, project, request))
+        own = any(one.link is not None and starts_program(one.link, project) for one in found)
+        served = not own and _is_interactive(without_launchers(run.words)[0])
+        found = () if served else found
         links += [one.link for one in found if one.link is not None and not _is_light(one.link)]
         external = external or any(one.link is None and one.trains for one in found)
         missing += [one.missing for one in found if one.missing is not None]
         program = _program(run, found)
         if program is not None:
             started.append(program)
-            interactive = interactive and _is_interactive(without_launchers(run.words)[0], program.name)
+            interactive = interactive and served
     interactive = interactive and bool(started) and not links
     return LinksOfScript(tuple(links), external, tuple(started), tuple(missing), interactive)
 
@@ -83,30 +86,34 @@ def _takes_little(command: LaunchCommand, name: str) -> bool:
     return command.kind == "none" and name in table.names and first not in table.starting.get(name, ())
 
 
-def _is_interactive(command: LaunchCommand, name: str) -> bool:
-    """Whether a program waits for people, who run in it what no file says: `jupyter lab`."""
-    subcommands = _light_programs().interactive.get(PurePosixPath(name).name)
+def _is_interactive(command: LaunchCommand) -> bool:
+    """Whether a program waits for people, who run in it what no file says: `jupyter lab`, `python -m jupyter lab`."""
+    table, name = _light_programs(), command.name or (word_text(command.words[0]) if command.words else None) or ""
+    servers = table.interactive_modules if command.kind == "module" else table.interactive
+    subcommands = servers.get(name if command.kind == "module" else PurePosixPath(name).name)
     first = word_text(command.words[0]) if command.words else None
     return subcommands is not None and (not subcommands or first in subcommands)
 
 
 class _Table(Struct, frozen=True):
     """Names of commands, modules of Python, subcommands of commands that start other programs, and of servers that
-    people work in (none: whatever follows)."""
+    people work in (none: whatever follows), by their commands and by their modules."""
 
     names: frozenset[str]
     modules: frozenset[str]
     starting: dict[str, list[str]]
     interactive: dict[str, list[str]]
+    interactive_modules: dict[str, list[str]]
 
 
 @lru_cache(maxsize=1)
 def _light_programs() -> _Table:
     table = json.loads((Path(__file__).parent / "light_programs.json").read_text(encoding="utf-8"))
-    interactive = table["interactive"]
-    kinds = [kind for kind in table if kind not in ("comment", "modules", "starting", "interactive")]
+    apart = ("modules", "starting", "interactive", "interactive modules")
+    kinds = [kind for kind in table if kind not in ("comment", *apart)]
     named = frozenset(name for kind in kinds for name in table[kind])
-    return _Table(named, frozenset(table["modules"]), table["starting"], interactive)
+    modules, starting, interactive, started_as_modules = (table[kind] for kind in apart)
+    return _Table(named, frozenset(modules), starting, interactive, started_as_modules)
 
 
 def starts_program(link: Link, project: Project) -> bool:

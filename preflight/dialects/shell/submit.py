@@ -66,7 +66,9 @@ def _names_no_file(word: Word, behind: tuple[Word, ...]) -> bool:
     if isinstance(end, Const) and isinstance(end.value, str):
         return False  # `$DIR/job.sh`
     texts = [shown(one) for one in behind]
-    return any(text.startswith("--") or text.endswith((".sh", ".bash", ".sbatch", ".slurm", ".job")) for text in texts)
+    return any(
+        text.startswith("--") or text.endswith((".sh", ".bash", ".zsh", ".sbatch", ".slurm", ".job")) for text in texts
+    )
 
 
 def shown(word: Word) -> str:

@@ -5,6 +5,7 @@ A shell script without directives is read in the same way, without a request, if
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator
@@ -78,13 +79,21 @@ def recognises(source: Source, project: Project) -> bool:
 def _recognises(source: Source, project: Project, above: tuple[str, ...]) -> bool:
     if _DIRECTIVE.search(source.text) is not None or source.path in project.submissions:
         return True
-    if _LAUNCH.search(source.text) is None or source.path in above or len(above) >= MAX_SCRIPTS:
+    if source.path in above or len(above) >= MAX_SCRIPTS:
+        return False
+    if _LAUNCH.search(source.text) is None and not _starts_command(source, project):
         return False
     try:
         reading = read(source, None, project)
         return any(_leads_on(link, project, (*above, source.path)) for link in reading.links)
     except (DocumentError, UnreadableFile):
         return False
+
+
+def _starts_command(source: Source, project: Project) -> bool:
+    from preflight.dialects.shell.console_scripts import named_in
+
+    return bool(source.text) and named_in(source.text, posixpath.dirname(source.path), project)
 
 
 def _leads_on(link: Link, project: Project, above: tuple[str, ...]) -> bool:

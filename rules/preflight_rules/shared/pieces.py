@@ -89,7 +89,7 @@ def _pieces(case: Case) -> list[Piece]:
             Piece(f"the {what}", (name,), [({name: n}, f"at {what} {n:,}") for n in lengths])
             for name, what in LENGTHS.items()
         ),
-        Piece("the size of the images", (IMAGE,), [({IMAGE: n}, f"{n} x {n}") for n in (224, 448, 896)]),
+        Piece("the size of the images", (IMAGE,), [({IMAGE: n}, f"{n} x {n}") for n in (224, 448, 896)], {IMAGE: 32}),
         _one("the precision", "train.precision", {"bf16-mixed": "bf16-mixed", "fp32": "fp32"}, "bf16"),
         _one(
             "gradient checkpointing",
@@ -106,6 +106,7 @@ def _pieces(case: Case) -> list[Piece]:
             "the vocabulary",
             "model.config.vocab_size",
             {32000: "with 32,000 tokens", 151936: "with 151,936 tokens"},
+            1,  # a tokenizer of one's own may have a few hundred
         ),
         _one(
             "the optimizer", "train.optimizer", {"sgd": "with SGD", "adamw": "with AdamW"}

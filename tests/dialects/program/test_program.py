@@ -33,6 +33,11 @@ SILENT = {
     "scikit-learn": "from sklearn.svm import SVC\nif __name__ == '__main__':\n    SVC().fit([[0]], [0])\n",
     "no library": "if __name__ == '__main__':\n    print('loss.backward()')\n",
     "an Optuna study": LOOP + "\ndef objective(trial):\n    return trial.suggest_int('a', 1, 2)\n",
+    "a mode that is kept": "import torch\ndef step(x):\n    x.backward()\nnet = Net()\nmodel = net.train()\n",
+    "a mode by a constant": "import torch\ndef step(x):\n    x.backward()\nmodel = Net().train(False)\n",
+    "what a helper gives": (
+        "import torch\ndef name():\n    return torch.device('cuda')\ndef train(x):\n    x.backward()\nDEVICE = name()\n"
+    ),
     "empty": "",
     "a test": "import torch\ndef test_it():\n    torch.ones(1, requires_grad=True).backward()\n",
 }
@@ -54,6 +59,12 @@ SEEN = {
     "a main": "import torch\ndef main():\n    loss.backward()\nif __name__ == '__main__':\n    main()\n",
     "a Trainer": "from transformers import Trainer\nTrainer(model, args).train()\n",
     "Ultralytics": "from ultralytics import YOLO\nYOLO('yolov8n.pt').train(batch=4)\n",
+    "a result of Ultralytics": (
+        "from ultralytics import YOLO\nmodel = YOLO('yolov8n.pt')\nargs = {'batch': 4}\nresults = model.train(**args)\n"
+    ),
+    "a result of a Trainer": "from transformers import Trainer\na = Trainer(model, args)\nout = a.trainer.train()\n",
+    "a result with its type": "from transformers import Trainer\nout: Output = Trainer(model, args).train()\n",
+    "a result of a function": "import torch\ndef work(x):\n    x.backward()\n    return x\nlosses = work(data)\n",
     "Lightning": "import lightning as L\nif __name__ == '__main__':\n    L.Trainer().fit(m)\n",
     "sentence-transformers": (
         "from sentence_transformers import SentenceTransformer\nmodel = SentenceTransformer('a')\n"

@@ -62,6 +62,31 @@ def test_the_function_is_started_with_the_words(kind: str, source: str, tmp_path
     assert (job.train.batch_size, job.model.name) == (24, "gpt2")
 
 
+@pytest.mark.parametrize("name", ["tool", "tool-cli"])
+def test_a_command_with_the_name_of_its_package(name: str, tmp_path: Path) -> None:
+    project = tree(tmp_path, "pyproject.toml", f'[project.scripts]\n{name} = "tool.cli:main"\n')
+    (tmp_path / "src/tool_cli.py").write_text("x = 1\n")
+    (tmp_path / "jobs/run.sbatch").write_text(f"#!/bin/bash\n#SBATCH --gres=gpu:1\n{name} --size 24\n")
+    [study], _ = build(["jobs/run.sbatch"], project)
+    assert job_maker(study.boxes[0]).at({}).job.train.batch_size == 24
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("tool-train --size 24", 1),
+        ("CUDA_VISIBLE_DEVICES=0 tool-train --size 24", 1),
+        ("# tool-train --size 24", 0),
+        ("cat tool-train.log", 0),
+        ("echo tool-train", 0),
+    ],
+)
+def test_a_script_that_starts_nothing_else(line: str, found: int, tmp_path: Path) -> None:
+    project = tree(tmp_path, *NAMED["project"])
+    (tmp_path / "run.sh").write_text(line + "\n")
+    assert len(build(["run.sh"], project)[0]) == found
+
+
 @pytest.mark.parametrize("kind", NOT_NAMED)
 def test_other_commands_are_no_program(kind: str, tmp_path: Path) -> None:
     assert stub_of("tool-train", "jobs", tree(tmp_path, *NOT_NAMED[kind])) is None

@@ -41,6 +41,11 @@ def test_a_job_on_cpus_is_no_training_of_its_own(tmp_path: Path) -> None:
         ("module load cuda\njupyter lab --no-browser --port=8888\n", False),
         ("srun jupyter-notebook --ip=0.0.0.0\n", False),
         ("code-server --port 8080\n", False),
+        ("python -m jupyter lab --no-browser --port=8888\n", False),
+        ("srun python3 -m jupyterlab --ip=0.0.0.0\n", False),
+        ("python -m notebook &\npython -m tensorboard.main --logdir runs\n", False),
+        ("python -m jupyter nbconvert --execute train.ipynb\n", True),
+        ("python -m jupyter lab &\npython -m package.train\n", True),
         ("jupyter nbconvert --execute train.ipynb\n", True),
         ("jupyter lab &\n./train_all\n", True),
     ],
@@ -50,8 +55,16 @@ def test_a_server_that_people_work_in_is_no_training(commands: str, trains: bool
     assert script.reading.trains is trains
 
 
-def test_a_plain_script_is_read_with_no_request(tmp_path: Path) -> None:
-    script = Script(tmp_path, "#!/bin/bash\npython train.py --bs 4\n", "launch.sh")
+def test_a_module_of_the_project_is_no_server_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "notebook.py").write_text("import torch\nif __name__ == '__main__':\n    loss.backward()\n")
+    script = Script(tmp_path, "#!/bin/bash\n#SBATCH --gres=gpu:1\npython -m notebook\n")
+    assert script.reading.trains
+    assert [link.target for link in script.reading.links] == ["notebook"]
+
+
+@pytest.mark.parametrize("name", ["launch.sh", "launch.zsh", "launch"])
+def test_a_plain_script_is_read_with_no_request(name: str, tmp_path: Path) -> None:
+    script = Script(tmp_path, "#!/bin/bash\npython train.py --bs 4\n", name)
     assert script.recognised
     assert script.reading.request is None
     assert script.words() == ["--bs", "4"]
