@@ -60,6 +60,28 @@ def _image(name: str, batch: int, size: int = 224, ranks: int = 1) -> Pair:
     return Pair(f"{name} {batch} x {ranks}", "image_model.py", asked, job, ranks)
 
 
+def _trainer(name: str, model_type: str, task: str, batch: int, length: int, target: int | None = None,
+             precision: str = "bf16-mixed", accumulation: int = 1, checkpointing: bool = False,
+             **config: Any) -> Pair:  # fmt: skip
+    """transformers' Trainer, whose outputs accelerate casts."""
+    asked = {"model_type": model_type, "task": task, "config": config, "batch": batch, "length": length,
+             "target": target, "precision": precision, "accumulation": accumulation,
+             "checkpointing": checkpointing}  # fmt: skip
+    job = {
+        "model.architecture": model_type, "model.config": config, "task": task, "train.batch_size": batch,
+        "train.seq_len": length, "train.target_len": target, "train.precision": precision,
+        "train.grad_accum": accumulation, "train.gradient_checkpointing": checkpointing, "train.outputs_cast": True,
+        "software": {"transformers": "5.23.0", "torch": "2.13.0"},
+    }  # fmt: skip
+    return Pair(f"Trainer {name}", "trainer.py", asked, job)
+
+
+TINY = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 4}
+TINY_QWEN = {**TINY, "num_key_value_heads": 2, "vocab_size": 32000}
+TINY_BART = {"d_model": 128, "encoder_layers": 3, "decoder_layers": 3, "encoder_attention_heads": 4,
+             "decoder_attention_heads": 4, "encoder_ffn_dim": 256, "decoder_ffn_dim": 256}  # fmt: skip
+TINY_T5 = {"d_model": 128, "d_kv": 32, "d_ff": 256, "num_layers": 3, "num_decoder_layers": 3, "num_heads": 4,
+           "vocab_size": 32128, "decoder_start_token_id": 0}  # fmt: skip
 LLAMA = {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4, "num_attention_heads": 8,
          "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 2048}  # fmt: skip
 BERT = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
@@ -75,6 +97,20 @@ PAIRS = (
     _image("resnet50", 64),
     _image("resnet50", 64, ranks=4),
     _image("resnet18", 32),
+    _trainer("bert", "bert", "masked-lm", 8, 96, **TINY, vocab_size=30522),
+    _trainer("bert accumulated", "bert", "masked-lm", 8, 96, accumulation=2, **TINY, vocab_size=30522),
+    _trainer("bert fp32", "bert", "masked-lm", 8, 96, precision="fp32", **TINY, vocab_size=30522),
+    _trainer("roberta fp16", "roberta", "masked-lm", 8, 96, precision="fp16-mixed", **TINY, vocab_size=50265),
+    _trainer("distilbert", "distilbert", "masked-lm", 8, 96, dim=128, hidden_dim=512, n_layers=3, n_heads=4),
+    _trainer("electra", "electra", "masked-lm", 8, 96, **TINY, embedding_size=128, vocab_size=30522),
+    _trainer("t5", "t5", "seq2seq-lm", 8, 96, 64, **TINY_T5),
+    _trainer("t5 checkpointing", "t5", "seq2seq-lm", 8, 96, 64, checkpointing=True, **TINY_T5),
+    _trainer("mt5", "mt5", "seq2seq-lm", 8, 96, 64, **{**TINY_T5, "vocab_size": 64000}),
+    _trainer("bart", "bart", "seq2seq-lm", 8, 96, 64, **TINY_BART, vocab_size=50265),
+    _trainer("whisper", "whisper", "speech-seq2seq", 8, 400, 96, **TINY_BART, max_source_positions=200),
+    _trainer("gpt2", "gpt2", "causal-lm", 8, 96, n_embd=128, n_layer=3, n_head=4),
+    _trainer("llama", "llama", "causal-lm", 8, 96, **TINY, vocab_size=32000),
+    _trainer("qwen2 checkpointing", "qwen2", "causal-lm", 8, 96, checkpointing=True, **TINY_QWEN),
 )
 EXPLAINED: Mapping[str, str] = {
     "gpt2 4 x 256 with its cache": "a plain loop that does not say use_cache=False fills the cache of keys and values "

@@ -128,12 +128,14 @@ def _arguments(
 ) -> list[Binding]:
     args = library_arguments(values, flavour, version, trl_version)
     evaluated = _evaluation(args, use)
-    evaluates = {"evaluates": Const(True)} if evaluated else {}
+    switches = {"evaluates": Const(True)} if evaluated else {}
+    if (release(version) or NEWEST) >= _PREPARES:
+        switches["prepares"] = Const(True)
     found = [
         args.bind("train.batch_size", "per_device_train_batch_size"),
         *sequences(args, flavour, trl_version),
         _precision(args, flavour, use),
-        *read("trainer", args.completed(evaluates)).bindings,
+        *read("trainer", args.completed(switches)).bindings,
         *evaluated,
         *_liger(args),
         *_loss(values, args, flavour, use, trl_version),
@@ -142,6 +144,11 @@ def _arguments(
     if flavour != "transformers":
         found += trl(args, flavour, use, trl_version, keeps)
     return found
+
+
+_PREPARES = (4, 30)
+"""From this release on accelerate prepares the model for mixed precision (trainer.py, `accelerator.prepare`); until
+then the Trainer had autocast of its own."""
 
 
 def trainer(args: Arguments, found: FoundSettings) -> None:

@@ -31,12 +31,13 @@ def install(model: nn.Module, loss: str | None, compiler: Any = None, autocast: 
     "pieces": each piece's logits are freed after its loss and computed again in backward, so that they never exist as
     a whole (a checkpointed head);
     "log-probabilities": those of the labels, out of whole logits (trl, trainer/utils.py, selective_log_softmax);
+    "log-probabilities-of-fp32": the same of logits that were cast to fp32 when the model returned (accelerate);
     "fused": the logits never exist as a whole (Liger's fused linear cross-entropy, Apple's cut cross-entropy).
     """
     compiler = compiler or _as_it_is
     if loss is None:
         model.loss_function = _whole(model.loss_function, compiler)
-    elif loss == "shifted-out":
+    elif loss in ("shifted-out", "log-probabilities-of-fp32"):
         _after_head(model, lambda logits: logits.float())
     if loss in ("shifted", "shifted-out"):
         model.loss_function = _whole(_shifted, compiler)
@@ -44,7 +45,7 @@ def install(model: nn.Module, loss: str | None, compiler: Any = None, autocast: 
         head = model.get_output_embeddings()
         model.loss_function = _chunked(head.forward, compiler)
         head.forward = lambda hidden: hidden
-    elif loss == "log-probabilities":
+    elif loss in ("log-probabilities", "log-probabilities-of-fp32"):
         model.loss_function = _whole(_log_probabilities, compiler)
     elif loss in ("fused", "pieces"):
         if "loss_function" not in inspect.getsource(type(model).forward):

@@ -22,10 +22,10 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
 
     setup: weights, autocast ("bf16", "fp16" or None), attention, mask (padded batches), checkpointing, peft, frozen.
     Reply: parameters [[name, bytes, elements, trainable]], buffers [[name, bytes]], events [[size or -1 - birth, tag]],
-    gradients {birth: parameter index}, outputs [births of what the model returned], held [births of what lives as long
-    as the loss does], loss_apart (bool: the loss is made after the model has returned), accumulations [[index of the
-    next event, parameter index]: where each gradient is added to `.grad`], workspaces [births of workspaces of
-    convolutions; targets and `models.OTHERS` only].
+    gradients {birth: parameter index}, outputs [births of what the model returned], narrow [those of 16 bits], held
+    [births of what lives as long as the loss does], loss_apart (bool: the loss is made after the model has returned),
+    accumulations [[index of the next event, parameter index]: where each gradient is added to `.grad`], workspaces
+    [births of workspaces of convolutions; targets and `models.OTHERS` only].
     """
     setup, kind = request["setup"], request["kind"]
     model = models.build(request["model"], setup)
@@ -52,6 +52,7 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
         "events": tape.events,
         "gradients": gradients,
         "outputs": outputs,
+        "narrow": tape.narrow,
         "held": tape.held,
         "loss_apart": tape.loss_apart,
         "accumulations": tape.accumulations,
@@ -126,6 +127,7 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
                 loss = _loss_of(out)
             if recorded:
                 outputs, tape.loss_apart = _births(tape, out, loss), getattr(out, "loss_apart", False)
+                tape.narrow = _births(tape, out, loss, 2)
             del out
             tape.phase = "backward"
             loss.backward()
@@ -205,10 +207,14 @@ def _unique(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     return list(seen.values())
 
 
-def _births(tape: Tape, out: Any, loss: torch.Tensor) -> list[int]:
-    """Births of the model's outputs except the loss; marked with the place on the tape where they may die."""
+def _births(tape: Tape, out: Any, loss: torch.Tensor, width: int | None = None) -> list[int]:
+    """Births of the model's outputs except the loss; marked with the place on the tape where they may die. `width`: of
+    floating-point outputs with so many bytes an element alone."""
     values = [out] if isinstance(out, (torch.Tensor, tuple, list)) else out.values()
-    keys = {t.untyped_storage()._cdata for t in tree_leaves(list(values)) if isinstance(t, torch.Tensor)}
+    found = [t for t in tree_leaves(list(values)) if isinstance(t, torch.Tensor)]
+    if width is not None:
+        found = [t for t in found if t.is_floating_point() and t.element_size() == width]
+    keys = {t.untyped_storage()._cdata for t in found}
     keys.discard(loss.untyped_storage()._cdata)
     return sorted(tape.birth_of[key] for key in keys if key in tape.birth_of)
 
@@ -232,7 +238,7 @@ def _evaluate(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tu
             mode = Cuda(dtype, request["setup"].get("attention", "sdpa"), observer)
             out = _call(model, batch, mode, request, extra)
             if recorded:
-                outputs = _births(tape, out, _loss_of(out))
+                outputs, tape.narrow = _births(tape, out, _loss_of(out)), _births(tape, out, _loss_of(out), 2)
             del mode, batch, out
         tape.recording = False
     return {}, outputs

@@ -42,6 +42,8 @@ class Tape(TorchDispatchMode):
         self.held: list[int] = []
         """Births of storages that live as long as the loss."""
         self.loss_apart = False
+        self.narrow: list[int] = []
+        """Births of what the model returned in 16 bits."""
 
     def known(self, tensor: torch.Tensor) -> None:
         """Leave a storage that exists already out of the tape."""

@@ -112,6 +112,7 @@ class Train(Part):
     copies: Copies = Copies.model_construct()
     companions: list[str] | None = None  # frozen models on the GPU (vae, text_encoder); no default
     outputs_kept: Literal["no", "step", "loop"] | None = "no"
+    outputs_cast: bool | None = False  # accelerate copies a model's 16-bit outputs to fp32 under mixed precision
     # of a language model: whole logits in fp32, or not
     loss: Literal["full", "chunked", "chunked-output", "fused", "log-probabilities"] | None = "full"
     # Liger's and alike; each keeps less than plain operations. "liger": as Liger does for the type of the model

@@ -32,6 +32,24 @@ def test_programs_that_say_it(text: str, tmp_path: Path) -> None:
     assert values(read_program(text, tmp_path)).get("machine.accelerator") == SAID[text]
 
 
+TRAINER = "from transformers import TrainingArguments\nargs = TrainingArguments('out', bf16=True)\n"
+CASTS = {
+    "Accelerator": ("from accelerate import Accelerator\naccelerator = Accelerator(cpu=False)\n", "", True),
+    "Trainer": (TRAINER, "", True),
+    "Trainer of 4.30": (TRAINER, "transformers==4.30.2\n", True),
+    "Trainer with autocast of its own": (TRAINER, "transformers==4.29.2\n", None),
+    "a plain loop": ("import torch\nwith torch.autocast('cuda'):\n    pass\n", "", None),
+    "Lightning": ("import lightning as L\ntrainer = L.Trainer(precision='bf16-mixed')\n", "", None),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_who_casts_the_outputs_of_a_model(name: str, tmp_path: Path) -> None:
+    text, requirements, casts = CASTS[name]
+    (tmp_path / "requirements.txt").write_text(requirements)
+    assert values(read_program(text, tmp_path)).get("train.outputs_cast") is casts
+
+
 def test_an_accelerator_that_is_not_known_here(tmp_path: Path) -> None:
     text = "import lightning as L\ntrainer = L.Trainer(accelerator='tpu')\n"
     assert is_unknown(values(read_program(text, tmp_path))["machine.accelerator"])

@@ -76,6 +76,7 @@ max_length: 2048
         ("peft_use_dora: true\n", "train.peft.method", "dora"),
         ("batch_size: 16\n", "train.grad_accum", 8),
         ("", "train.reentrant", True),
+        ("", "train.outputs_cast", True),
         ("gradient_checkpointing_kwargs:\n  use_reentrant: false\n", "train.reentrant", False),
         ("batch_size: 16\ngradient_accumulation_steps: 3\n", "train.grad_accum", 3),
     ],

@@ -32,6 +32,7 @@ def fields(row: Row) -> Fields | Inexpressible:
         "train.seq_len": row["seq_len"],
         "train.sequences": "bound",  # preprocess() pads to model_max_length and passes a mask
         "train.precision": "bf16-mixed",  # --bf16 True
+        "train.outputs_cast": True,  # its Trainer has accelerate prepare the model
         "train.weights_dtype": "bf16",  # the model's own config: Qwen loads in bf16 where nothing is said
         "train.gradient_checkpointing": True,  # --gradient_checkpointing
         "train.attention": "flash",  # "Flash attention 2 is applied"

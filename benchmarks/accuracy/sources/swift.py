@@ -45,6 +45,7 @@ def fields(row: Row) -> Fields:
         "train.seq_len": int(length),
         "train.sequences": "dynamic",  # data_collate_fn pads to the longest of the batch; truncation_strategy: "delete"
         "train.precision": "bf16-mixed",  # select_dtype: AUTO is bf16, and Seq2SeqTrainingArguments(bf16=True)
+        "train.outputs_cast": True,  # its Trainer has accelerate prepare the model
         "train.weights_dtype": "bf16",  # get_model_tokenizer(torch_dtype=bfloat16)
         "train.gradient_checkpointing": row["gradient_checkpointing"],
         "train.attention": None if own else "flash" if flash else "eager",

@@ -22,6 +22,7 @@ def fields(row: Row) -> Fields:
         "train.batch_size": row["batch_size"],
         "train.seq_len": row["seq_len"],
         "train.precision": "bf16-mixed",
+        "train.outputs_cast": True,  # its Trainer has accelerate prepare the model
         "train.weights_dtype": "bf16",
         "train.quantization.type": "nf4",
         "train.quantization.double_quant": None,

@@ -9,8 +9,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from preflight.memory.device.law import store
+from preflight.memory.device.law.cast_outputs import with_fp32_outputs
 from preflight.memory.device.law.law import Laws
+from preflight.memory.device.law.loss_and_kernels import LOG_PROBABILITIES, OF_FP32
 from preflight.memory.device.law.workload import Resolved
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.tracing import TRACE, Tracing
 from preflight.vocabulary.values import Cause, Unknown, brief
@@ -29,6 +32,19 @@ def _wide_products(dims: Mapping[str, int]) -> int:
     (set_compute_type)."""
     wide, width = dims.get("f", 0), dims.get("h", 0)
     return 4 * (wide * width + dims.get("b", 0) * dims.get("s", 0) * (wide + width))
+
+
+_CAST: BoundedCache[Laws] = BoundedCache(64)
+
+
+def _with_fp32_outputs(laws: Laws) -> Laws:
+    """The same law of a model whose outputs are cast: one object for each, which others remember it by."""
+
+    def cast() -> Laws:
+        found = Laws.of(replace(laws.made, tape=with_fp32_outputs(laws.made.tape)), laws.shipped, dict(laws.made_by))
+        return replace(found, instead=laws.instead, unsure=laws.unsure, spared=laws.spared)
+
+    return _CAST.get(laws, None, cast)
 
 
 @lru_cache(maxsize=64)
@@ -68,6 +84,12 @@ def _own(path: Path, key: store.LawKey) -> Laws | Unknown:
 
 def laws_for(resolved: Resolved, kind: str, tracing: Tracing = TRACE) -> Laws | Unknown:
     """The law of a job's step ("train", "eval", "generate"), or why there is none and how to get it."""
+    found = _as_traced(resolved, kind, tracing)
+    cast = resolved.setup.casts_outputs and kind != "generate" and isinstance(found, Laws)
+    return _with_fp32_outputs(found) if cast and isinstance(found, Laws) else found
+
+
+def _as_traced(resolved: Resolved, kind: str, tracing: Tracing) -> Laws | Unknown:
     key = store.key_of(resolved, kind)
     channels_last = bool(resolved.setup.channels_last)
     found = _prepared(key, channels_last) if resolved.law is None else _stated(Path(resolved.law), key, tracing)
@@ -114,7 +136,7 @@ def _nearest_shipped(resolved: Resolved, kind: str) -> Laws | None:
         notes.append(f"estimated with the loss of current transformers: no law is shipped for the loss of {release}")
         unsure += [_shifted_more] if setup.loss == "shifted" else []
         setup = replace(setup, loss=None)
-    if setup.loss in ("pieces", "log-probabilities"):
+    if setup.loss in ("pieces", LOG_PROBABILITIES, OF_FP32):
         notes.append(f"estimated with more of the logits at once: no law is shipped for a loss of {setup.loss}")
         setup = replace(setup, loss="chunked" if setup.loss == "pieces" else None)
     if setup.kernels:

@@ -123,7 +123,7 @@ def _neox_dims(c: Config) -> Dims:
 DECODERS = (
     _decoder("llama", False),
     _decoder("mistral", False),
-    _decoder("qwen2", True),
+    _decoder("qwen2", False),
     _decoder("qwen3", False),
     _decoder("gemma", True),
     _decoder("gemma2", True, attentions=("eager",)),

@@ -27,7 +27,7 @@ from preflight.memory.device.law.made import (
 )
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Monomial, Size, number
-from preflight.memory.device.law.tape import NotRegular, build
+from preflight.memory.device.law.tape import NARROW, NotRegular, build
 
 FEWEST_PROBES, MOST_PROBES = 2, 4
 """With two, a sum of two terms can agree by accident; the check then fails, and another probe is added."""
@@ -198,6 +198,7 @@ def _raw_events(
     gradient_of = {index: int(birth) for birth, index in trace["gradients"].items()}
     marks = dict.fromkeys(trace.get("workspaces", ()), "c") | dict.fromkeys(trace.get("held", ()), "h")
     marks |= dict.fromkeys(trace["outputs"], "or" if trace.get("loss_apart") else "o")
+    marks |= {birth: marks[birth] + NARROW for birth in trace.get("narrow", ()) if birth in marks}
     marks |= dict.fromkeys(gradient_of.values(), "g")
     added: dict[int, list[int]] = {}
     for before, parameter in trace["accumulations"]:

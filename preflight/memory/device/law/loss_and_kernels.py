@@ -48,15 +48,25 @@ OF_CHUNKED_OUTPUT = ("torchtune", "litgpt")
 utils.py, chunked_cross_entropy)."""
 
 
-def loss_of(asked: str | None, transformers: str | None, software: Mapping[str, str]) -> str | None:
-    """How a causal language model's loss is computed (tracer/losses.py); None: as today's transformers does.
+LOG_PROBABILITIES = "log-probabilities"
+OF_FP32 = f"{LOG_PROBABILITIES}-of-fp32"
+"""The loss of preferences, whose trainer reads logits that accelerate has cast."""
+
+
+def loss_of(
+    asked: str | None, transformers: str | None, software: Mapping[str, str], casts: bool = False
+) -> str | None:
+    """How a causal language model's loss is computed (tracer/losses.py); None: as today's transformers does. `casts`:
+    16-bit logits are fp32 when the model has returned.
 
     Releases before 4.49 copied the shifted logits, those before 4.46 handed out fp32 ones (loss/loss_utils.py and
     modeling_llama.py of 4.31 to 5.0).
     """
     if asked == "chunked":
         return "chunked" if any(name in software for name in OF_CHUNKED_OUTPUT) else "pieces"
-    if asked in ("chunked-output", "fused", "log-probabilities"):
+    if asked == LOG_PROBABILITIES and casts:
+        return OF_FP32
+    if asked in ("chunked-output", "fused", LOG_PROBABILITIES):
         return asked.removesuffix("-output")
     version = release(transformers) or NEWEST
     if version >= (4, 49):

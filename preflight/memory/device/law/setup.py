@@ -78,6 +78,8 @@ class Setup(Struct, frozen=True):
     """Norms, rotary embeddings and gated products that run as fused kernels (tracer/fused_kernels.py)."""
     experts: str | None = None
     """"listed": as modules of their own (tracer/listed_experts.py)."""
+    casts_outputs: bool = False
+    """Whether what the model returns in 16 bits is copied to fp32 (law/cast_outputs.py). No trace depends on it."""
     compile: str | None = None
     """The compiled parts: "layers", "all" (the loss as well), or None."""
 
@@ -143,6 +145,7 @@ def setup_of(
     # Remote code has a loss of its own: it shifts 16-bit logits, so it peaks as today's does, in backward.
     has_loss = family is not None and "causal-lm" in family.tasks
     kernels, loss = loss_and_kernels.applied(train.fused_kernels, train.loss, model_type if like is None else None)
+    casts = mixed and casts_outputs(job) and loss not in WITHOUT_LOGITS
     return Setup(
         weights="bf16" if weights == "fp16" and alike else weights,
         autocast=("bf16" if alike else train.precision.removesuffix("-mixed")) if mixed else None,
@@ -151,11 +154,24 @@ def setup_of(
         checkpointing=bool(train.gradient_checkpointing),
         peft=_adapters(train.peft, family, like, alike),
         quantization=quantization.weights_of(job, alike, older, recomputed) if quantized else None,
-        loss=loss_and_kernels.loss_of(loss, installed, job.software) if has_loss else None,
+        loss=loss_and_kernels.loss_of(loss, installed, job.software, casts) if has_loss else None,
         offload=bool(train.activation_offload),
         frozen=tuple(train.frozen),
         kernels=kernels if like is None else (),
+        casts_outputs=casts,
     )
+
+
+WITHOUT_LOGITS = ("fused", "chunked")
+"""Losses whose model returns no logits (transformers, loss of Liger; trl, the chunked loss of SFT)."""
+
+
+def casts_outputs(job: Job) -> bool:
+    """Whether accelerate wraps the forward of the model, which it does where autocast is its own: not under DeepSpeed
+    (accelerator.py of 1.15, `native_amp`), and not under FSDP2, which has another way through `prepare`."""
+    parallel = job.parallel
+    wrapped = not (parallel.strategy or "").startswith("zero") and parallel.options.get("fsdp_version") != 2
+    return bool(job.train.outputs_cast) and wrapped
 
 
 LISTS_UNTIL = (5, 0)
@@ -165,7 +181,8 @@ LISTS_UNTIL = (5, 0)
 def with_own_loss(setup: Setup, job: Job, model_type: str, listed: bool) -> Setup:
     """The setup of a causal language model that is traced as it is. `listed`: see `lists_experts`."""
     kernels, asked = loss_and_kernels.applied(job.train.fused_kernels, job.train.loss, model_type)
-    loss = loss_and_kernels.loss_of(asked, job.software.get("transformers"), job.software)
+    software = job.software
+    loss = loss_and_kernels.loss_of(asked, software.get("transformers"), software, setup.casts_outputs)
     return replace(setup, loss=loss, kernels=kernels, experts="listed" if listed else None)
 
 

@@ -3,7 +3,7 @@
 A tape is a list of items. A literal item is one block of tokens, a pass has a block for the first two layers, one for
 all between, and one for the last two. A token is a birth (index into the table of sizes, marked `g` for a gradient, `o`
 for what the model returns, `r` beside it where the loss is made after that, `h` for what lives as long as the loss, `c`
-for the workspace of a convolution), a death (position of the birth: in its own
+for the workspace of a convolution, `x` for a returned tensor of 16 bits), a death (position of the birth: in its own
 block, or in another item's block, or some layers away), or `+p`: the gradient born as number p of this block is added
 to `.grad` here.
 """
@@ -25,6 +25,8 @@ _LAYER_NUMBER = re.compile(r"(?<=[a-z_])\.\d+\.")
 
 WORKSPACE = "c"
 """Mark of the birth of a convolution's workspace."""
+NARROW = "x"
+"""Mark of the birth of what the model returns in 16 bits."""
 EDGE = 2
 """Layers kept as they are at each end of a pass."""
 
@@ -67,7 +69,7 @@ def parse_token(text: str, where: int = 0) -> Token:
     `where`: the module of a birth.
     """
     if text[0] not in "-+":
-        digits = text.rstrip("cghiorw")
+        digits = text.rstrip("cghiorwx")
         return Token("b", int(digits), text[len(digits) :], where=where)
     kind, rest = ("d" if text[0] == "-" else "+"), text[1:]
     relative, layer = True, 0

@@ -246,7 +246,7 @@ def _setup(asked: WorkloadRequest, kind: str) -> Setup | Unknown:
         attention="efficient" if slow else setup.attention,
         frozen=frozen,
         kernels=(),
-        loss=loss_and_kernels.loss_of(loss, job.software.get("transformers"), job.software),
+        loss=loss_and_kernels.loss_of(loss, job.software.get("transformers"), job.software, setup.casts_outputs),
     )
 
 
