@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
-from pydantic import ValidationError
 
 from preflight.dialects.slurm.schema import (
     FIELDS,
@@ -15,10 +14,10 @@ from preflight.dialects.slurm.schema import (
     REQUEST_FIELDS,
     WORDS,
     Count,
-    Directives,
     Gpus,
     TaskLayout,
     memory_meant,
+    read_value,
     said_of,
     words_taken,
 )
@@ -278,25 +277,20 @@ def _validated(given: _PartOptions) -> tuple[dict[str, object], list[Problem]]:
     known = [name for name in given.last if name in FIELDS]
     unread = {name: why for name in known if (why := given.unread(name)) is not None}
     texts = {name: given.value(name) for name in known if name not in unread}
-    wrong: dict[str, str] = {}
-    try:
-        read = Directives.model_validate(texts)
-    except ValidationError as error:
-        wrong = {str(item["loc"][0]): str(item["msg"]) for item in error.errors(include_url=False)}
-        read = Directives.model_validate({name: text for name, text in texts.items() if name not in wrong})
     values: dict[str, object] = {**unread}
     problems = [
         problem for said in given.all if said is not given.last.get(said.option.name) for problem in _earlier(said)
     ]
     for name, text in texts.items():
-        if name in wrong:
+        try:
+            values[name] = read_value(name, text)
+        except ValueError as error:
             if PLACEHOLDER.search(text):
                 values[name] = Unknown(f"the script is a template: {text} is replaced later", Cause.not_set)
                 continue
             values[name] = Unknown(f"sbatch refuses --{name}={text}", Cause.invalid)
-            problems.append(_refused(given.origin(name), name, text, wrong[name]))
+            problems.append(_refused(given.origin(name), name, text, str(error)))
             continue
-        values[name] = getattr(read, FIELDS[name])
         if name == "mem" and text.isdecimal() and 0 < int(text) < SMALL_MIB:
             message = f"--mem={text} asks for {text} MiB: a bare number is MiB"
             problems.append(Problem("slurm-memory-invalid", message, given.origin(name), "warning", f"{text}G"))
@@ -309,9 +303,9 @@ def _earlier(said: GivenOption) -> Iterator[Problem]:
     if name not in FIELDS or PLACEHOLDER.search(text) or said.option.unread is not None:
         return
     try:
-        Directives.model_validate({name: text})
-    except ValidationError as error:
-        yield _refused(said.origin, name, text, str(error.errors(include_url=False)[0]["msg"]))
+        read_value(name, text)
+    except ValueError as error:
+        yield _refused(said.origin, name, text, str(error))
 
 
 def _refused(origin: Origin, name: str, text: str, why: str) -> Problem:

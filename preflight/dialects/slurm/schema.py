@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import signal as known
-from typing import Annotated, Any, NamedTuple
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import PydanticCustomError
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from preflight.slurm.controller import job as answers
 from preflight.vocabulary.notation import UNLIMITED, slurm_minutes
@@ -82,22 +80,21 @@ def array_indices(text: str) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def _refused(text: object, taken: str) -> PydanticCustomError:
+def _refused(text: str, taken: str) -> ValueError:
     """The error of a value that sbatch refuses; a `$` in it explains more than what sbatch takes."""
-    expands = "directives are not expanded: sbatch reads this text literally"
-    return PydanticCustomError("refused", "{why}", {"why": expands if "$" in str(text) else taken})
+    return ValueError("directives are not expanded: sbatch reads this text literally" if "$" in text else taken)
 
 
-def _memory(text: object) -> int:
-    size = memory_bytes(str(text))
+def _memory(text: str) -> int:
+    size = memory_bytes(text)
     if size is None:
         raise _refused(text, "sbatch takes an integer, bare (MiB) or with K, M, G or T")
     return size
 
 
-def _count(text: object) -> Count:
+def _count(text: str) -> Count:
     """A node count or a range of them (verify_node_count, src/common/proc_args.c): 0 is one, `k` and `m` multiply."""
-    low, dash, high = str(text).partition("-")
+    low, dash, high = text.partition("-")
     numbers = [_nodes(part) for part in ((low, high) if dash else (low,))]
     values = [number for number in numbers if number is not None]
     if dash and len(values) == 2:
@@ -119,9 +116,9 @@ def _nodes(text: str) -> int | None:
     return -number if found[1] else number
 
 
-def _one(text: object) -> int:
+def _one(text: str) -> int:
     """A count above 0 (parse_int, src/common/proc_args.c)."""
-    found = _WHOLE.fullmatch(str(text))
+    found = _WHOLE.fullmatch(text)
     if found is None or not 0 < int(found[1]) < 2**31:
         raise _refused(text, "sbatch takes one number above 0 here")
     return int(found[1])
@@ -134,25 +131,25 @@ def _tally(text: str) -> int | None:
     return number(text) if _UNITED.fullmatch(text) else None
 
 
-def _gpus(text: object) -> Gpus | None:
+def _gpus(text: str) -> Gpus | None:
     """The GPUs in `[type:]count,...`. Parts that SLURM cannot read are left to the simulated controller."""
     total, kind = 0, None
-    for part in filter(None, str(text).split(",")):
+    for part in filter(None, text.split(",")):
         name, colon, count = part.rpartition(":")
         number = _tally(count)
         if not colon and number is None:
             name, number = part, 1
         total += number or 0
         kind = kind or name or None
-    if "$" in str(text):
+    if "$" in text:
         raise _refused(text, "")
     return Gpus(total, kind) if total else None
 
 
-def _gres(text: object) -> Gpus | None:
+def _gres(text: str) -> Gpus | None:
     """The GPUs in `--gres=gpu[:type][:count],...`; None if only other resources or shares of a GPU are requested."""
     total, kind = 0, None
-    for part in str(text).split(","):
+    for part in text.split(","):
         name, *rest = part.removeprefix("gres:").removeprefix("gres/").split(":")
         if name != "gpu":
             continue
@@ -166,28 +163,28 @@ def _gres(text: object) -> Gpus | None:
     return Gpus(total, kind) if total else None
 
 
-def _exclusive(text: object) -> str:
-    if str(text).lower() not in ("", "exclusive", "oversubscribe", "user", "mcs"):
+def _exclusive(text: str) -> str:
+    if text.lower() not in ("", "exclusive", "oversubscribe", "user", "mcs"):
         raise _refused(text, "sbatch takes user or mcs here, or nothing")
-    return str(text).lower()
+    return text.lower()
 
 
-def _time(text: object) -> int:
-    found = slurm_minutes(str(text))
+def _time(text: str) -> int:
+    found = slurm_minutes(text)
     if found is None:
         raise _refused(text, "sbatch takes minutes, H:M:S or D-H:M:S")
     return found or UNLIMITED
 
 
-def _name(text: object) -> str:
-    if "$" in str(text):
+def _name(text: str) -> str:
+    if "$" in text:
         raise _refused(text, "")
-    return str(text)
+    return text
 
 
-def _layout(text: object) -> TaskLayout:
+def _layout(text: str) -> TaskLayout:
     """`sockets[:cores[:threads]]`, each a number, a range or `*` (verify_socket_core_thread_count)."""
-    parts = [*str(text).split(":")[:3], "", ""][:3]
+    parts = [*text.split(":")[:3], "", ""][:3]
     return TaskLayout(*(_least(part) for part in parts))
 
 
@@ -202,63 +199,59 @@ def _least(text: str) -> int | None:
     return numbers[0]
 
 
-Number = Annotated[int | None, BeforeValidator(_one)]
-Nodes = Annotated[Count | None, BeforeValidator(_count)]
-Memory = Annotated[int | None, BeforeValidator(_memory)]
-Minutes = Annotated[int | None, BeforeValidator(_time)]
-Gres = Annotated[Gpus | None, BeforeValidator(_gres)]
-GpuList = Annotated[Gpus | None, BeforeValidator(_gpus)]
-Name = Annotated[str | None, BeforeValidator(_name)]
-Sharing = Annotated[str | None, BeforeValidator(_exclusive)]
-NodeLayout = Annotated[TaskLayout | None, BeforeValidator(_layout)]
+class _Said(NamedTuple):
+    """An option that decides what a job gets: the field of `Request` with its value, and what reads a text of it.
+
+    `reads` raises ValueError for a text that sbatch refuses; its words say what sbatch takes."""
+
+    field: str
+    reads: Callable[[str], object]
 
 
-def _option(field: str) -> str:
-    return field.replace("_", "-")
+_DECIDING = {
+    "nodes": _Said("nodes", _count),
+    "ntasks": _Said("tasks", _one),
+    "ntasks-per-node": _Said("tasks_per_node", _one),
+    "ntasks-per-gpu": _Said("tasks_per_gpu", _one),
+    "cpus-per-task": _Said("cpus_per_task", _one),
+    "cpus-per-gpu": _Said("cpus_per_gpu", _one),
+    "mem": _Said("memory", _memory),
+    "mem-per-cpu": _Said("memory_per_cpu", _memory),
+    "mem-per-gpu": _Said("memory_per_gpu", _memory),
+    "gres": _Said("gres", _gres),
+    "gpus-per-socket": _Said("gpus_per_socket", _gpus),
+    "gpus": _Said("gpus", _gpus),
+    "gpus-per-node": _Said("gpus_per_node", _gpus),
+    "gpus-per-task": _Said("gpus_per_task", _gpus),
+    "partition": _Said("partition", _name),
+    "constraint": _Said("constraint", _name),
+    "time": _Said("time_minutes", _time),
+    "time-min": _Said("time_min_minutes", _time),
+    "mincpus": _Said("cpus_per_node", _one),
+    "ntasks-per-socket": _Said("tasks_per_socket", _one),
+    "ntasks-per-core": _Said("tasks_per_core", _one),
+    "sockets-per-node": _Said("sockets_per_node", _one),
+    "cores-per-socket": _Said("cores_per_socket", _one),
+    "threads-per-core": _Said("threads_per_core", _one),
+    "nodelist": _Said("node_list", _name),
+    "exclude": _Said("exclude", _name),
+    "exclusive": _Said("exclusive", _exclusive),
+    "array": _Said("array", _name),
+    "tmp": _Said("local_disk", _memory),
+    "licenses": _Said("licenses", str),
+    "prefer": _Said("prefer", _name),
+    "dependency": _Said("dependency", str),
+    "extra-node-info": _Said("extra_node_info", _layout),
+}
+
+FIELDS: Mapping[str, str] = {option: said.field for option, said in _DECIDING.items()}
+"""Long option -> field, of the options that decide what a job gets."""
 
 
-class Directives(BaseModel):
-    """The options that decide what a job gets. A field is named as in `Request`; its alias is sbatch's option (by
-    default the same name with hyphens)."""
+def read_value(option: str, text: str) -> object:
+    """The value of one of FIELDS. Raises ValueError where sbatch refuses the text, with what it takes instead."""
+    return _DECIDING[option].reads(text)
 
-    model_config = ConfigDict(extra="ignore", arbitrary_types_allowed=True, defer_build=True, alias_generator=_option)
-    nodes: Nodes = None
-    tasks: Number = Field(None, alias="ntasks")
-    tasks_per_node: Number = Field(None, alias="ntasks-per-node")
-    tasks_per_gpu: Number = Field(None, alias="ntasks-per-gpu")
-    cpus_per_task: Number = None
-    cpus_per_gpu: Number = None
-    memory: Memory = Field(None, alias="mem")
-    memory_per_cpu: Memory = Field(None, alias="mem-per-cpu")
-    memory_per_gpu: Memory = Field(None, alias="mem-per-gpu")
-    gres: Gres = None
-    gpus_per_socket: GpuList = None
-    gpus: GpuList = None
-    gpus_per_node: GpuList = None
-    gpus_per_task: GpuList = None
-    partition: Name = None
-    constraint: Name = None
-    time_minutes: Minutes = Field(None, alias="time")
-    time_min_minutes: Minutes = Field(None, alias="time-min")
-    cpus_per_node: Number = Field(None, alias="mincpus")
-    tasks_per_socket: Number = Field(None, alias="ntasks-per-socket")
-    tasks_per_core: Number = Field(None, alias="ntasks-per-core")
-    sockets_per_node: Number = None
-    cores_per_socket: Number = None
-    threads_per_core: Number = None
-    node_list: Name = Field(None, alias="nodelist")
-    exclude: Name = None
-    exclusive: Sharing = None
-    array: Name = None
-    local_disk: Memory = Field(None, alias="tmp")
-    licenses: str | None = None
-    prefer: Name = None
-    dependency: str | None = None
-    extra_node_info: NodeLayout = None
-
-
-FIELDS = {info.alias or _option(name): name for name, info in Directives.model_fields.items()}
-"""Long option -> field of Directives."""
 
 REQUEST_FIELDS = {
     option: "gpus_per_node" if name == "gres" else name
@@ -333,76 +326,59 @@ _TASKS = r"(block|cyclic|arbitrary|\*)(:(block|cyclic|fcyclic|\*)){0,2}(,(no)?pa
 _SHARING = "disable-binding|enforce-binding|one-task-per-sharing|multiple-tasks-per-sharing|allow-task-sharing"
 
 
-def _signal(text: str) -> str:
-    """A text of the form `[R][B:]SIGNAL[@SECONDS]` (get_signal_opts)."""
+def _is_signal(text: str) -> bool:
+    """Whether a text has the form `[R][B:]SIGNAL[@SECONDS]` (get_signal_opts)."""
     found = _SIGNAL.fullmatch(text)
     name = found[1].upper() if found is not None else ""
     number = int(name) if name.lstrip("-").isdecimal() else None
     by_name = f"SIG{name.removeprefix('SIG')}" in known.Signals.__members__
-    if found is None or int(found[2] or 0) > 0xFFFF or not (by_name if number is None else 0 != number <= 0xFFFF):
-        raise ValueError
-    return text
+    right = by_name if number is None else 0 != number <= 0xFFFF
+    return found is not None and int(found[2] or 0) <= 0xFFFF and right
 
 
-def _date(text: str) -> str:
-    if not is_date(text):
-        raise ValueError
-    return text
-
-
-Signal = Annotated[str, AfterValidator(_signal)]
-Date = Annotated[str, AfterValidator(_date)]
-
-
-def _words(pattern: str, description: str) -> Any:
-    """A field whose whole text matches a pattern, in letters of either case."""
-    return Field("", pattern=f"(?i)^({pattern})$", description=description)
-
-
-class WordOptions(BaseModel):
-    """Options whose value is one of a few words. Nothing is read from them, but sbatch refuses any other value.
-
-    A description says what sbatch takes. One known word is enough for --mail-type (parse_mail_type,
-    src/common/proc_args.c); for --mem-bind see slurm_verify_mem_bind (src/common/slurm_resource_info.c).
-    """
-
-    model_config = ConfigDict(extra="ignore", defer_build=True, alias_generator=_option)
-    mail_type: str = _words(
-        f"(.*,)?({_MAIL})(,.*)?", "sbatch takes NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT and the like"
-    )
-    signal: Signal = Field("", description="sbatch takes a signal and seconds: B:USR1@120")
-    distribution: str = _words(rf"plane=[1-9]\d*|{_TASKS}|(no)?pack", "sbatch takes block, cyclic, plane=N, ...")
-    hint: str = _words(
+_NUMBER = r"\s*\+?\d+"
+_TIMES = "sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00"
+WORDS: Mapping[str, tuple[str | Callable[[str], bool], str]] = {
+    "mail-type": (
+        f"(.*,)?({_MAIL})(,.*)?",
+        "sbatch takes NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT and the like",
+    ),
+    "signal": (_is_signal, "sbatch takes a signal and seconds: B:USR1@120"),
+    "distribution": (rf"plane=[1-9]\d*|{_TASKS}|(no)?pack", "sbatch takes block, cyclic, plane=N, ..."),
+    "hint": (
         "compute_bound|memory_bound|multithread|nomultithread|help",
         "sbatch takes compute_bound, memory_bound, multithread, nomultithread",
-    )
-    gres_flags: str = _words(_SHARING, "sbatch takes disable-binding or enforce-binding")
-    begin: Date = Field("", description="sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00")
-    deadline: Date = Field("", description="sbatch takes a time such as 16:00, now+1hour or 2030-01-20T12:34:00")
-    mem_bind: str = _words(
+    ),
+    "gres-flags": (_SHARING, "sbatch takes disable-binding or enforce-binding"),
+    "begin": (is_date, _TIMES),
+    "deadline": (is_date, _TIMES),
+    "mem-bind": (
         f"{_MEM_BIND}([,;]{_MEM_BIND})*",
         "sbatch takes none, rank, local, map_mem:LIST, mask_mem:LIST, and quiet or verbose",
-    )
-    switches: str = _words(r"\s*\+?\d+(@.*)?", "sbatch takes a number and a time: 1@10:00")
-    core_spec: str = _words(r"\s*\+?\d+", "sbatch takes a number")
-    thread_spec: str = _words(r"\s*\+?\d+", "sbatch takes a number")
-    priority: str = _words(r"\s*([^\s-].*)?", "sbatch takes TOP or a number above 0")
-    kill_on_invalid_dep: str = _words("yes|no", "sbatch takes yes or no")
-    wait_all_nodes: str = _words("0|1", "sbatch takes 0 or 1")
-    open_mode: str = _words("[at].*", "sbatch takes append or truncate")
+    ),
+    "switches": (rf"{_NUMBER}(@.*)?", "sbatch takes a number and a time: 1@10:00"),
+    "core-spec": (_NUMBER, "sbatch takes a number"),
+    "thread-spec": (_NUMBER, "sbatch takes a number"),
+    "priority": (r"\s*([^\s-].*)?", "sbatch takes TOP or a number above 0"),
+    "kill-on-invalid-dep": ("yes|no", "sbatch takes yes or no"),
+    "wait-all-nodes": ("0|1", "sbatch takes 0 or 1"),
+    "open-mode": ("[at].*", "sbatch takes append or truncate"),
+}
+"""Long option -> what its whole text is, in letters of either case, and what sbatch takes: options whose value is one
+of a few words. Nothing is read from them, but sbatch refuses any other value.
 
-
-WORDS = {_option(name): name for name in WordOptions.model_fields}
-"""Long option -> field of WordOptions."""
+One known word is enough for --mail-type (parse_mail_type, src/common/proc_args.c); for --mem-bind see
+slurm_verify_mem_bind (src/common/slurm_resource_info.c)."""
 
 
 def words_taken(option: str, text: str) -> str | None:
     """The values that sbatch accepts for a word option, if it refuses this text; else None."""
+    accepted, taken = WORDS[option]
     try:
-        WordOptions.model_validate({option: text})
-    except ValidationError:
-        return WordOptions.model_fields[WORDS[option]].description
-    return None
+        fits = re.fullmatch(accepted, text, re.IGNORECASE) if isinstance(accepted, str) else accepted(text)
+    except ValueError:  # a number of more digits than Python reads
+        return taken
+    return None if fits else taken
 
 
 _NUMBERS = frozenset(

@@ -95,7 +95,7 @@ def _without_a_law(
     found = over_candidates(job, reason, estimated)
     if not isinstance(found, Unknown):
         return found
-    longest = at_most(job, found, estimated)
+    longest = at_most(job, found, estimated, partial(may_fit, gpu=gpu, tracing=tracing))
     if longest is not None:
         return longest
     space = room(job, gpu)

@@ -64,15 +64,21 @@ def at_least(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate 
     return replace(found, lower_bound=True, find_largest_batch=lambda: None, notes=(*found.notes, note))
 
 
-def at_most(job: Job, reason: Unknown, estimate: Estimating) -> DeviceEstimate | None:
+def at_most(
+    job: Job, reason: Unknown, estimate: Estimating, may_fit: Callable[[Job], bool | None]
+) -> DeviceEstimate | None:
     """The estimate with the longest that the length can be that `reason` names, if even that fits the GPU: then every
-    length does. None where it does not, where nothing ends the length, or where another setting is missing."""
+    length does. None where it does not, where nothing ends the length, or where another setting is missing.
+    `may_fit`: False where an estimate surely says that a job does not fit, told without one."""
     name = _missing(job, reason)
     most = longest(job, f"train.{name}")
-    if name is None or most is None:
+    if name is None or most is None or may_fit(_with(job, name, most)) is False:
         return None
-    found, least = (estimate(_with(job, name, length)) for length in (most, SMALLEST[name]))
-    if isinstance(found, Unknown) or found.verdict != "fits" or isinstance(least, Unknown):
+    found = estimate(_with(job, name, most))
+    if isinstance(found, Unknown) or found.verdict != "fits":
+        return None
+    least = estimate(_with(job, name, SMALLEST[name]))
+    if isinstance(least, Unknown):
         return None
     note = f"train.{name} not known: the estimate is an upper bound, at the {most:,} positions of the model"
     # the largest batch is another for each length
