@@ -13,6 +13,7 @@ import pytest
 from costs import pytest_collection_modifyitems, pytest_runtest_protocol  # noqa: F401  # hooks
 from folders import Write
 from hypothesis import HealthCheck, settings
+from thorough import examples
 
 if TYPE_CHECKING:
     from command_line import Command
@@ -25,7 +26,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ["PREFLIGHT_NO_CACHE"] = "1"  # what is traced in a test is traced there
 os.environ["PREFLIGHT_STORE"] = "off"  # runs that somebody recorded on this machine change no test
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+os.environ["OMP_NUM_THREADS"] = "1"  # tests run beside each other: threads of small products only wait for processors
+settings.register_profile(
+    "any machine", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")  # no property fails because a machine is busy
 gc.set_threshold(250_000, 20, 20)  # as the command line has it; what collecting tests makes lives to the end, too
 os.environ.pop("COLUMNS", None)  # lines are as long as where no terminal is; workers of pytest-xdist set 80

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
-from costs import STALE, left_to_slow, stale
+from costs import STALE, left_to_slow, spent, stale
 from sources import trees
 
 CLOCKS = frozenset(["perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time_ns"])
@@ -128,3 +130,13 @@ def test_and_nothing_else(text: str) -> None:
 def test_the_measure_sees_timeouts(text: str) -> None:
     assert list(short_timeouts(ast.parse(text)))
     assert not list(short_timeouts(ast.parse("subprocess.run(x, timeout=HANGS); process.wait()")))
+
+
+def test_a_process_that_still_runs_counts() -> None:
+    work = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    before = spent()
+    with subprocess.Popen([sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert spent() - before >= 0.2
+        process.communicate(b"\n")

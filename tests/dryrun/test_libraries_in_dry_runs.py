@@ -65,6 +65,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.slow
 def test_a_step_of_deepspeeds_engine_is_one(tmp_path: Path) -> None:
     """Four groups of parameters, each with a step of the optimizer: both steps of the engine are needed, in the second
     of which the states are there from the start."""

@@ -285,7 +285,6 @@ CASES = {
         ["the text https://example.org/input.txt is made up", "labels-idx1-ubyte.gz is made up, with as many"],
     ),
 }
-QUICK = "a checkpoint"
 OF_TABLES = ("tables", "a table of pandas", "columns and folders")
 NEEDED = {
     "columns": "datasets",
@@ -302,9 +301,8 @@ def ran(tmp_path: Path, program: str) -> Ran:
     return dry_run(tmp_path, "--gpu", "RTX 4090", "--output-format", "json", "--", "python", "train.py")
 
 
-@pytest.mark.parametrize(
-    "kind", [kind if kind == QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CASES)
 def test_what_is_made_up_is_said(tmp_path: Path, kind: str) -> None:
     if kind in NEEDED:
         pytest.importorskip(NEEDED[kind])

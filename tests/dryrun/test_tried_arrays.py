@@ -50,18 +50,13 @@ data, net = Data(), torch.nn.Sequential(torch.nn.Conv2d(5, 4, 3), torch.nn.Adapt
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "said", "verdict"),
     [
         (ROWS, ["x.npy is not there: zeros of 256x784 stand for it, with 784", "data/y.npy is not there"], "fits-if"),
-        pytest.param(
-            TENSORS, ["data/train.pt:images is not there: zeros of 256x784", "data/train.pt:labels"], "fits-if",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            PICKLED, ["data/train.pkl:label is not there", "data/train.pkl:x is not there: zeros of 256x5x"], "unknown",
-            marks=pytest.mark.slow,
-        ),
+        (TENSORS, ["data/train.pt:images is not there: zeros of 256x784", "data/train.pt:labels"], "fits-if"),
+        (PICKLED, ["data/train.pkl:label is not there", "data/train.pkl:x is not there: zeros of 256x5x"], "unknown"),
     ],
 )  # fmt: skip
 def test_sizes_that_layers_tell(tmp_path: Path, program: str, said: list[str], verdict: str) -> None:

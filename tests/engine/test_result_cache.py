@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,6 @@ from thorough import sample
 from preflight.system import kept_files
 
 CHECK = ("check", ".", "-f", "concise")
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("home"))
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def server(processes: Server) -> Server:
-    """The server, with nothing kept."""
-    shutil.rmtree(processes.home / "cache", ignore_errors=True)
-    shutil.rmtree(processes.home / ".config", ignore_errors=True)
-    return processes
 
 
 @pytest.fixture

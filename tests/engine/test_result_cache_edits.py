@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,13 +63,6 @@ def restored(root: Path, chance: random.Random) -> None:
 
 
 EDITS: tuple[Callable[[Path, random.Random], None], ...] = (rewritten, rewritten, removed, linked, moved, restored)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("home"))
-    yield found
-    found.stop()
 
 
 def edited(server: Server, root: Path, seed: int, count: int) -> int:

@@ -94,6 +94,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, Lines]:
     return folder / "records", done.returncode, lines
 
 
+@pytest.mark.slow
 def test_peaks_of_each_phase(killed: tuple[Path, int, Lines]) -> None:
     lines = killed[2]
     assert lines[0]["kind"] == "start"
@@ -106,6 +107,7 @@ def test_peaks_of_each_phase(killed: tuple[Path, int, Lines]) -> None:
     assert last["steps"] == 5
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_where_it_was(killed: tuple[Path, int, Lines]) -> None:
     folder, status, lines = killed
     assert status == -9
@@ -114,6 +116,7 @@ def test_a_killed_process_leaves_where_it_was(killed: tuple[Path, int, Lines]) -
     assert (rank.phase, rank.steps, rank.ended) == ("validation", 5, False)
 
 
+@pytest.mark.slow
 def test_files_that_were_saved_are_known_and_those_that_were_not_ended(killed: tuple[Path, int, Lines]) -> None:
     folder = killed[0]
     [rank] = ranks_of(folder)
@@ -122,6 +125,7 @@ def test_files_that_were_saved_are_known_and_those_that_were_not_ended(killed: t
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_workers_of_loaders_write_nothing(killed: tuple[Path, int, Lines]) -> None:
     assert len({line["pid"] for line in killed[2] if line["kind"] == "start"}) == 1
 

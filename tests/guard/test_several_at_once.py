@@ -59,6 +59,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_two_guards_threads_and_processes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     words = [sys.executable, "-m", "preflight", "run", "--", sys.executable, "train.py"]

@@ -54,6 +54,7 @@ def test_which_loss_a_job_means(asked: str, software: dict[str, str], loss: str 
     assert loss_of(asked, software.get("transformers"), software) == loss
 
 
+@pytest.mark.slow
 def test_a_chunked_loss_never_has_the_logits_as_a_whole() -> None:
     pytest.importorskip("transformers")
     peaks = {
@@ -64,6 +65,7 @@ def test_a_chunked_loss_never_has_the_logits_as_a_whole() -> None:
     assert peaks["chunked"] + LOGITS < peaks["log-probabilities"] < peaks["full"], peaks
 
 
+@pytest.mark.slow
 def test_fused_kernels_take_less_where_activations_stay() -> None:
     pytest.importorskip("transformers")
     given = {"train.loss": "fused", "train.batch_size": 16}

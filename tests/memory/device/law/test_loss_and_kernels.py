@@ -83,6 +83,7 @@ def test_a_model_that_liger_does_not_know_has_all_logits() -> None:
     assert any("Liger has no kernels" in note for note in asked.notes)
 
 
+@pytest.mark.slow
 def test_without_torch_the_interval_reaches_down_to_the_kernels() -> None:
     """The shipped law has none; the traced one, which is lower, lies inside."""
     pytest.importorskip("torch")

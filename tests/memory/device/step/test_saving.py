@@ -67,6 +67,7 @@ def test_adapters_alone_are_in_their_checkpoint() -> None:
     assert kept == pytest.approx(4 * 8 * 32 * 2 * (4096 + 4096), rel=0.01)  # fp32, rank 8, two targets of each layer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("installed", "doubles"), [("0.37.2", 0), ("0.38.1", 1), ("0.39.1", 0), (None, 0)])
 def test_int8_layers_double_when_bitsandbytes_0_38_saves(installed: str | None, doubles: int) -> None:
     software = {} if installed is None else {"bitsandbytes": installed}

@@ -26,6 +26,7 @@ JOB = {
 }
 
 
+@pytest.mark.slow
 def test_the_folded_law_is_that_of_the_whole_model() -> None:
     """Six layers traced and folded give, at twelve, what a trace of all twelve gives."""
     resolved = resolve(build(JOB))
