@@ -181,7 +181,7 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     models = [*model_bindings(calls, project, names), *bindings_of_calls("unsloth", calls)]
     named = any(b.field in IDENTITIES and not is_part(b) for b in models)
     own = [] if named else handwritten_bindings(calls, project)
-    counted = [] if named or own else own_module_bindings(calls)
+    counted = [] if named or own else own_module_bindings(calls, project)
     if any(b.field in ("model.parameters", "model.least_parameters") for b in counted):
         models = [b for b in models if not is_part(b)]  # the count says more of the class than that it has a part
     models += own or counted or ([] if named else beside_what_is_trained(calls))

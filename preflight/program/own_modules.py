@@ -20,6 +20,7 @@ from preflight.program.layer_parameters import LAYERS, WITHOUT_PARAMETERS, NotCo
 from preflight.program.library_parts import layer_part, model_part, without_last_children
 from preflight.program.model_configurations import table
 from preflight.program.optimizers import is_optimizer
+from preflight.program.own_steps import step_bindings
 from preflight.program.trained import given_to_optimizer, makes_optimizer, reachable, whose_method
 from preflight.python.hooks.torch import REPEATED, UNCOUNTED
 from preflight.python.objects import (
@@ -40,6 +41,7 @@ from preflight.python.objects import (
     to_expr,
 )
 from preflight.vocabulary.budgets import MODEL_PARTS
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, names
 
@@ -437,7 +439,7 @@ def _is_layer(value: Instance) -> bool:
     return value.cls is None and value.record is not None and value.made_by.startswith(_NN)
 
 
-def own_module_bindings(records: Sequence[CallRecord]) -> list[Binding]:
+def own_module_bindings(records: Sequence[CallRecord], project: Project) -> list[Binding]:
     """What is known of a model that is a class of the project: its parameters, and that it is one."""
     model = own_model(records)
     if model is None:
@@ -447,7 +449,8 @@ def own_module_bindings(records: Sequence[CallRecord]) -> list[Binding]:
     unknown = Unknown(f"{what}{why}; a dry run tells its memory", Cause.not_modelled)
     named = Binding("model.name", Const(unknown, model.origin), Rank.read, model.origin)
     found = [named] if model.is_class else []  # layers of torch have no name to look for
-    return [*found, *_parameters(model)]
+    counted = [*found, *_parameters(model)]
+    return step_bindings(records, list(_trained_values(records)), counted, project)
 
 
 def parameter_bindings(model: Instance) -> list[Binding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -124,6 +125,20 @@ def _count(ledger: Ledger, record: CallRecord, ev: Evaluator) -> None:
         ledger.unknown = True  # a library's model
 
 
+_BACKWARD = ("backward", "manual_backward")
+
+
+def _seen(frame: Frame) -> Mapping[Key, Abstract]:
+    """The names that a function sees, with their values now."""
+    found: dict[Key, Abstract] = dict(frame.globals_)
+    within = [frame]
+    while within[-1].parent is not None:
+        within.append(within[-1].parent)
+    for one in reversed(within):
+        found.update(one.variables)
+    return found
+
+
 def _record(site: CallSite, callee: Abstract) -> CallRecord:
     name, receiver, method, holder = _names(callee, site.node)
     ev, position = site.ev, site.ev.position
@@ -152,6 +167,7 @@ def _record(site: CallSite, callee: Abstract) -> CallRecord:
         spread=site.spread,
         receiver_object=holder,
         callee=callee,
+        scope=_seen(site.frame) if method in _BACKWARD else {},
     )
     same = ev.calls_of.setdefault(id(site.node), [])
     ev.step(len(same) // CHEAP_PARTS)

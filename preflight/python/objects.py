@@ -460,6 +460,8 @@ class CallRecord(Struct, eq=False):
     callee: Abstract | None = None
     value: Abstract | None = None
     """The return value of the call; None until it returned."""
+    scope: Mapping[Key, Abstract] = field(default_factory=dict)
+    """Of a backward pass: the names that can be seen there, with their values."""
 
     @property
     def qualified(self) -> str:

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from .building import CannotBuild
 from .kernels import attention
 
 _ATEN = torch.ops.aten
@@ -74,6 +75,7 @@ class Cuda(TorchFunctionMode):
     def __init__(self, dtype: torch.dtype | None, attention: str, observe: Callable[[Any], None]) -> None:
         super().__init__()
         self.dtype, self.attention, self.observe = dtype, attention, observe
+        self.stated = dtype
         self._weights: dict[int, torch.Tensor] = {}
 
     def again(self) -> Cuda:
@@ -197,3 +199,25 @@ def without_autocast() -> Iterator[None]:
     finally:
         if mode is not None:
             mode.dtype = dtype
+
+
+@contextlib.contextmanager
+def autocast_in_step(dtype: torch.dtype | None) -> Iterator[None]:
+    """Autocast that a program enters itself within a step that is read: in the type that the job's precision says. A
+    block of another type, or one where the job has no autocast, is refused."""
+    stack = torch.overrides._get_current_function_mode_stack()
+    mode = next((one for one in reversed(stack) if isinstance(one, Cuda)), None)
+    if mode is None or mode.stated is None:
+        if mode is None:
+            yield
+            return
+        raise CannotBuild("the program enters autocast, and the job's precision says none")
+    if dtype not in (None, mode.stated):
+        raise CannotBuild(f"the program enters autocast to {dtype}, and the job's precision says another type")
+    before, mode.dtype = mode.dtype, mode.stated
+    try:
+        yield
+    finally:
+        mode.dtype = before
+        if before is None:
+            mode._weights.clear()

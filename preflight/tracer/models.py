@@ -27,6 +27,7 @@ OTHERS = {
     "detectors": ".reimplementations.detectors",
     "embeddings": ".embeddings",
     "litgpt": ".reimplementations.litgpt",
+    "own": ".own",
     "perception": ".perception",
     "pictures": ".pictures",
     "speech": ".speech",
@@ -48,7 +49,7 @@ def build(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Module:
         other: torch.nn.Module = _other(model).build(model, setup, DTYPES)
         return other
     with torch.device("meta"):
-        built = _from_target(model) if model.get("target") else _from_config(model, setup)
+        built = build_target(model) if model.get("target") else _from_config(model, setup)
     built = built.train().to(DTYPES[setup.get("weights", "fp32")])
     if setup.get("experts") == "listed":
         listed_experts.install(built, model["architecture"])
@@ -96,7 +97,8 @@ def _from_config(model: dict[str, Any], setup: dict[str, Any]) -> torch.nn.Modul
     return made
 
 
-def _from_target(model: dict[str, Any]) -> torch.nn.Module:
+def build_target(model: dict[str, Any]) -> torch.nn.Module:
+    """A model by its import target."""
     home, _, name = model["target"].partition(":")
     kwargs = model.get("kwargs") or {}
     if home == "timm":

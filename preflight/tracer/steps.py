@@ -33,7 +33,8 @@ def trace(request: dict[str, Any]) -> dict[str, Any]:
     tape = Tape(not setup.get("mask", False), convolutions=convolutional)
     if setup.get("winograd"):
         tape.workspace = convolutions.winograd
-    for tensor in [*model.parameters(), *model.buffers()]:
+    before = model.before() if hasattr(model, "before") else []
+    for tensor in [*model.parameters(), *model.buffers(), *before]:
         tape.known(tensor)
     unhook = watch_modules(model, tape)
     dtype = models.DTYPES[setup["autocast"]] if setup.get("autocast") else None
@@ -109,7 +110,9 @@ def _train(model: Any, tape: Tape, request: dict[str, Any], dtype: Any) -> tuple
     setup = request["setup"]
     observer = Observer(tape)
     mode = Cuda(dtype, setup.get("attention", "sdpa"), observer)
-    if setup.get("checkpointing"):
+    if hasattr(model, "checkpoints_in"):
+        model.checkpoints_in(lambda: (contextlib.nullcontext(), _recompute(tape, mode.again())))
+    elif setup.get("checkpointing"):
         models.enable_checkpointing(model, lambda: (contextlib.nullcontext(), _recompute(tape, mode.again())))
     extra = {"return_loss": True} if request["model"].get("task") == "contrastive" else {}
     outputs: list[int] = []

@@ -16,6 +16,7 @@ from preflight.memory.device.workloads.detectors import Detector
 from preflight.memory.device.workloads.embeddings import Embedder
 from preflight.memory.device.workloads.image_models import ImageModel
 from preflight.memory.device.workloads.litgpt import LitGpt
+from preflight.memory.device.workloads.own_models import OwnModel
 from preflight.memory.device.workloads.perception import Perception
 from preflight.memory.device.workloads.segmenters import Segmenter
 from preflight.memory.device.workloads.speech import Speech
@@ -33,6 +34,7 @@ KINDS: tuple[type[Workload], ...] = (
     Embedder,
     Perception,
     Speech,
+    OwnModel,
     ImageModel,  # any other import target
     LitGpt,
     TransformersModel,  # any other architecture
