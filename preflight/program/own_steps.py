@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from preflight.program.bindings import bind, constant, is_constant
+from preflight.program.bindings import bind, constant, first_origin, is_constant, when
 from preflight.program.call_site import is_module, loops_around
 from preflight.program.loops import backwards
 from preflight.program.trained import reachable
@@ -25,9 +25,11 @@ from preflight.python.objects import (
     CallRecord,
     ClassValue,
     Container,
+    Either,
     External,
     FunctionValue,
     Instance,
+    has_unknown,
     is_expr,
     to_expr,
 )
@@ -62,19 +64,21 @@ class _Description(Struct):
 
     project: Project
     model: Instance
+    whole: Abstract
+    """What is trained: the model, or the choice among models that it is one of."""
     given: dict[str, Expr] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
 
     def of(self, value: Abstract | None, key: str, depth: int = 0) -> Template:
         """The template of a value; `unread` for what is not known."""
-        if value is self.model:
+        if value is self.model or value is self.whole:
             return {"model": True}
         if depth > _DEEPEST or value is None:
             return {"unread": f"{key} is not known"}
         if isinstance(value, (ClassValue, FunctionValue)):
             return _of_file(value, key)
         if isinstance(value, External):
-            return {"library": value.name if "." in value.name else f"builtins.{value.name}"}
+            return {"library": value.name} if "." in value.name else {"unread": f"{key} is not known"}
         if isinstance(value, Container) and not value.open and value.repeats is None:
             return self._several(value, key, depth)
         if isinstance(value, Instance) and value.record is not None:
@@ -87,7 +91,8 @@ class _Description(Struct):
         found = constant(expr)
         if is_constant(expr):
             return {"unread": f"{key} is not known"} if _is_unknown(found) else {"const": _json(found)}
-        self.given[key] = expr
+        if self.given.setdefault(key, expr) != expr:
+            raise NotDescribed(f"{key} has several values")
         return {"given": key}
 
     def _several(self, value: Container, key: str, depth: int) -> Template:
@@ -160,9 +165,28 @@ def step_bindings(
 
 
 def _described(records: Sequence[CallRecord], models: Sequence[Abstract], project: Project) -> Iterator[Binding]:
-    model = models[0] if len(models) == 1 else None
-    if not isinstance(model, Instance) or model.record is None or not is_module(model.cls) or model.cls is None:
+    if len(models) != 1:
         raise NotDescribed("several models are trained")
+    given: dict[str, Expr] = {}
+    target = _target(records, models[0], models[0], given, project)
+    origin = first_origin(target)
+    yield bind("model.target", target, Rank.read, origin)
+    yield bind("task", Const("other", origin), Rank.default)
+    for key, expr in given.items():
+        yield bind(f"model.kwargs.{key}", expr, Rank.read)
+
+
+def _target(
+    records: Sequence[CallRecord], model: Abstract, whole: Abstract, given: dict[str, Expr], project: Project
+) -> Expr:
+    """The target of a model; of a choice that settings decide the choice of targets."""
+    if isinstance(model, Either):
+        if has_unknown(model.condition):
+            raise NotDescribed("which model is trained is not known")
+        sides = [_target(records, one, whole, given, project) for one in (model.then, model.otherwise)]
+        return when(model.condition, *sides)
+    if not isinstance(model, Instance) or model.record is None or not is_module(model.cls) or model.cls is None:
+        raise NotDescribed("what is trained is no class of the project")
     passes = {one.node: one for one in backwards(records) if one.reached}
     if len(passes) != 1:
         raise NotDescribed("there is not one backward pass")
@@ -170,21 +194,17 @@ def _described(records: Sequence[CallRecord], models: Sequence[Abstract], projec
     loops = loops_around(backward, project)
     if not loops or not isinstance(loops[0], ast.For):
         raise NotDescribed("the backward pass is in no loop over a loader")
-    described = _Description(project, model)
+    described = _Description(project, model, whole, given)
     made = described.made(model, "model", 0)
     if _has_unread(made):
         raise NotDescribed("the arguments of the model are not known")
     _refuse_changes(records, model, project)
     step = _step(loops[0], backward, described)
     sources, imports = _texts((model.cls.module.path, backward.path), project)
+    wanted = {"sources": sources, "imports": imports, "model": made, "step": step}
     line = model.cls.node.lineno
-    whole = {"sources": sources, "imports": imports, "model": made, "step": step}
     origin = model.cls.module.origin(model.cls.node, editable=False)
-    target = keep(OwnCode(model.cls.module.path, line, model.cls.name, whole))
-    yield bind("model.target", Const(target, origin), Rank.read, origin)
-    yield bind("task", Const("other", origin), Rank.default)
-    for key, expr in described.given.items():
-        yield bind(f"model.kwargs.{key}", expr, Rank.read)
+    return Const(keep(OwnCode(model.cls.module.path, line, model.cls.name, wanted)), origin)
 
 
 def _has_unread(template: object) -> bool:
@@ -201,18 +221,16 @@ def _step(loop: ast.For, backward: CallRecord, described: _Description) -> Templ
     batch = _item(loop.iter, scope, described)
     if batch is None:
         raise NotDescribed("what the loop gets is not known")
-    names = {name: described.of(scope.get(name), name, 1) for name in sorted(read - stored) if name in scope}
-    kept = {name: one for name, one in names.items() if "unread" not in one}
-    if not any("model" in one for one in kept.values()):
+    seen = sorted(name for name in read - stored - _own(backward, described) if name in scope)
+    names = {name: described.of(scope.get(name), name, 1) for name in seen}
+    if not any("model" in one for one in names.values()):
         raise NotDescribed("the loop does not name the model")
-    own = _own(backward, described)
-    unread = {name: one for name, one in names.items() if "unread" in one and name not in own}
     return {
         "path": backward.path,
         "line": loop.lineno,
         "column": loop.col_offset,
         "batch": batch,
-        "names": {**unread, **kept},
+        "names": names,
     }
 
 

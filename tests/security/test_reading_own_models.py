@@ -71,12 +71,14 @@ HOSTILE = {
     "pieces by iteration": _init("self.x = [a for a in torch.zeros(10**9)]"),
     "pieces by unbind": _init("self.x = torch.zeros(10**9).unbind()"),
     "metaclass": START + "class M(type):\n    pass\nclass Net(nn.Module, metaclass=M):\n    pass\n",
-    "decorator": START + f"def d(c):\n    os.system('touch {MARK}')\n    return c\n@d\nclass Net(nn.Module):\n    pass\n",
+    "decorator": START
+    + f"def d(c):\n    os.system('touch {MARK}')\n    return c\n@d\nclass Net(nn.Module):\n    pass\n",
     "getattribute": START + "class Net(nn.Module):\n    def __getattr__(self, name):\n        return os.system\n",
     "patched library": START + "nn.Linear = print\n" + _init("self.x = nn.Linear(1, 1)")[len(START) :],
     "patched forward": _init("pass") + "Net.forward = lambda self, x: x\n",
     "patched by setattr": _init("pass") + "setattr(nn, 'Linear', print)\n",
-    "class body": START + f"class Net(nn.Module):\n    x = os.system('touch {MARK}')\n    def __init__(self):\n        self.x\n",
+    "class body": START
+    + f"class Net(nn.Module):\n    x = os.system('touch {MARK}')\n    def __init__(self):\n        self.x\n",
     "top": START + f"os.system('touch {MARK}')\n" + _init("self.x = unknown")[len(START) :],
     "default": START + f"class Net(nn.Module):\n    def __init__(self, x=os.system('touch {MARK}')):\n        pass\n",
     "reduce": _init("self.x = F.relu.__reduce__()"),

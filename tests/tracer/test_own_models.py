@@ -15,8 +15,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from preflight.frameworks import calls  # noqa: E402
 from preflight.tracer import own, steps  # noqa: E402
-from preflight.tracer.building import Output  # noqa: E402
+from preflight.tracer.building import CannotBuild, Output  # noqa: E402
 from preflight.vocabulary.own_code import kept  # noqa: E402
 from tests.programs_as_text import read_program, values  # noqa: E402
 from tests.tracer.more_own_models_as_text import MORE  # noqa: E402
@@ -28,7 +29,9 @@ SETUP = {"weights": "fp32", "autocast": None, "attention": "sdpa"}
 
 def described(text: str, root: Path, **files: str) -> dict[str, Any]:
     """What the tracer gets of a program."""
-    said = values(read_program(text, root, **files))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, "handwritten_bindings", lambda *_: [])  # what resembles a family is not read
+        said = values(read_program(text, root, **files))
     code = kept(str(said["model.target"]))
     assert code is not None, said.get("model.target")
     given = {name.removeprefix("model.kwargs."): one for name, one in said.items() if name.startswith("model.kwargs.")}
@@ -119,3 +122,65 @@ def test_a_step_is_read_as_torch_runs_it(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["resnet", "gpt", "unet"])
 def test_so_is_a_validation_step(name: str, tmp_path: Path) -> None:
     compared(ALL[name], name, described(ALL[name], tmp_path), "eval")
+
+
+def test_autocast_of_the_program_is_that_of_a_librarys_model(tmp_path: Path) -> None:
+    """The events of the same class whose whole step is under autocast, as models of libraries are traced."""
+    plain = ALL["vgg"]
+    inside = plain.replace(
+        "            out = model(x)\n            loss = criterion(out, y)",
+        "            with torch.autocast('cuda', dtype=torch.bfloat16):\n"
+        "                out = model(x)\n                loss = criterion(out, y)",
+    )
+    assert inside != plain
+    setup = {**SETUP, "autocast": "bf16"}
+    request = {"setup": setup, "point": {"b": 4}, "kind": "train", "warm_up": True}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    entered = steps.trace({**request, "model": described(inside, tmp_path / "a")})
+    around = steps.trace({**request, "model": described(plain, tmp_path / "b")})
+    assert [size for size, _ in entered["events"] if size > 0] == [size for size, _ in around["events"] if size > 0]
+    with pytest.raises(CannotBuild, match="precision says another type"):
+        steps.trace({**request, "setup": {**setup, "autocast": "fp16"}, "model": described(inside, tmp_path / "a")})
+
+
+UNKNOWN = {
+    "a call that no table names": ("return self.fc2(x)", "return external(self.fc2(x))"),
+    "numbers in a tensor": ("x = self.fc2(x)", "x = self.fc2(x) if x.sum() > 0 else x"),
+    "a library that is not known": ("x = self.fc2(x)", "import triton\n        x = triton.jit(self.fc2)(x)"),
+    "a loss that is not known": ("F.nll_loss(model(x), y)", "losses.special(model(x), y)"),
+    "a factor that is not known": ("F.nll_loss(model(x), y)", "F.nll_loss(model(x), y) * factor"),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_what_is_not_known_ends_the_reading_with_its_place(what: str, tmp_path: Path) -> None:
+    old, new = UNKNOWN[what]
+    text = ALL["lenet"]
+    if old not in text:
+        old, new = "x = self.fc2(x)", "x = external(self.fc2(x))"
+    request = {"model": described(text.replace(old, new), tmp_path), "setup": SETUP, "point": {"b": 4}, "kind": "train"}
+    with pytest.raises(CannotBuild, match=r"train.py, line \d+"):
+        steps.trace(request)
+
+
+NOT_DESCRIBED = {
+    "two models": (
+        "criterion = nn",
+        "other = Net().to(device)\n    second = torch.optim.SGD(other.parameters(), 1)\n    criterion = nn",
+    ),
+    "a part changed from outside": ("criterion = nn", "model.fc2 = nn.Linear(50, 99)\n    criterion = nn"),
+    "a size that is not known": ("Net()", "Net(int(open('size').read()))"),
+    "samples that are not known": ("data = ", "data = unknown() or "),
+    "a function that makes batches": ("shuffle=True", "shuffle=True, collate_fn=lambda x: x"),
+    "two backward passes": ("loss.backward()", "loss.backward()\n            model(x).sum().backward()"),
+}
+
+
+@pytest.mark.parametrize("what", NOT_DESCRIBED)
+def test_what_is_not_sure_is_not_described(what: str, tmp_path: Path) -> None:
+    old, new = NOT_DESCRIBED[what]
+    text = ALL["lenet"].replace("def __init__(self):", "def __init__(self, size=1):")
+    assert old in text
+    said = values(read_program(text.replace(old, new), tmp_path))
+    assert "model.target" not in said or not str(said["model.target"]).startswith("read:")

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from . import builtins_, libraries
-from .attributes import attribute
+from .attributes import attribute, of_class
 from .classes import make_object
 from .limits import checked, pieces
 from .machine import Machine
@@ -42,6 +42,10 @@ def call(reader: Machine, callee: Any, args: list[Any], kwargs: dict[str, Any]) 
         if callee.name.startswith("builtins."):
             return builtins_.call(reader, callee.name[9:], args, kwargs)
         return checked_all(libraries.call(reader, callee.name, args, kwargs))
+    if isinstance(callee, Object) and callee.cls is not None:
+        method = of_class(reader, callee.cls, "__call__", callee)
+        if isinstance(method, Bound):
+            return call(reader, method, args, kwargs)
     raise Stopped("what is called is not known")
 
 

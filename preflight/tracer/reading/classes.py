@@ -14,9 +14,11 @@ from .stopped import Stopped
 from .values import Bound, Frame, Library, Object, OwnClass
 
 _LAYERS = allowed.names(allowed.LAYERS)
-_UNREAD = ("__call__", "__getattr__", "__getattribute__", "__setattr__", "__new__", "__init_subclass__", "__del__",
-           "__getitem__", "__len__", "__iter__", "__class_getitem__", "__set_name__", "__deepcopy__")  # fmt: skip
+_UNREAD = ("__getattr__", "__getattribute__", "__setattr__", "__new__", "__init_subclass__", "__del__", "__set_name__",
+           "__class_getitem__")  # fmt: skip
 """Methods by which a class changes what Python does with it."""
+_OF_MODULES = ("__call__", "__getitem__", "__len__", "__iter__", "__bool__", "__deepcopy__")
+"""Those that are not asked of an object that is no module."""
 
 
 class OwnModule:
@@ -48,9 +50,10 @@ def make_class(reader: Machine, node: ast.ClassDef, frame: Frame) -> OwnClass:
         if ast.unparse(decorator).partition("(")[0] not in ("dataclass", "dataclasses.dataclass"):
             raise Stopped(f"the decorator {ast.unparse(decorator)[:60]} is not known", frame.scope.path, node.lineno)
         made.dataclass = True
-    if changed := [name for name in _UNREAD if name in made.members]:
-        raise Stopped(f"{node.name} defines {changed[0]}", frame.scope.path, made.members[changed[0]].lineno)
     real = next((found for one in made.lineage if (found := _torch_base(one)) is not None), None)
+    unread = _UNREAD if real is None else (*_UNREAD, *_OF_MODULES)
+    if changed := [name for name in unread if name in made.members]:
+        raise Stopped(f"{node.name} defines {changed[0]}", frame.scope.path, made.members[changed[0]].lineno)
     if real is not None:
         made.real = type(node.name, (OwnModule, real), {"_preflight_class": made})
     return made

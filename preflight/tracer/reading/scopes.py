@@ -200,7 +200,7 @@ _VALUES_ONLY = {"requires_grad", "grad", "data"}
 def _refuse_patches(scope: Scope) -> None:
     """Raises Stopped where a file changes a class or a library: `Net.forward = other`, `torch.relu = other`. Whether
     and when that runs is not asked."""
-    outer = {name for name, made in scope.bound.items() if any(_is_class_or_import(one) for one in made)}
+    outer = {name for name, made in scope.bound.items() if any(_can_be_called(one, scope) for one in made)}
     for node in ast.walk(scope.tree):
         changed: set[str] = set()
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and node.attr not in _VALUES_ONLY:
@@ -218,5 +218,23 @@ _HARMLESS = {"backends", "environ", "rcParams"}
 """`torch.backends.cudnn.benchmark = True`: settings of libraries, which preflight reads elsewhere."""
 
 
-def _is_class_or_import(statement: ast.stmt) -> bool:
-    return isinstance(statement, (ast.ClassDef, ast.Import, ast.ImportFrom))
+_CALLED = ("torch", "torchvision", "timm", "einops", "math", "numpy", "functools", "collections", "copy")
+"""Libraries of which the tables of `allowed` name something; of others nothing is ever called."""
+
+
+def _can_be_called(statement: ast.stmt, scope: Scope) -> bool:
+    """Whether a name is that of a class, of a file of the project, or of a library of which something is called."""
+    if isinstance(statement, ast.ImportFrom):
+        home = statement.module or ""
+        return (
+            bool(statement.level)
+            or (home.partition(".")[0] in _CALLED and home != "torch.backends")
+            or any(key.partition(":")[2].startswith(home) for key in scope.imports)
+        )
+    if isinstance(statement, ast.Import):
+        return any(
+            (one.name.partition(".")[0] in _CALLED and not (one.asname and one.name.startswith("torch.backends")))
+            or f"0:{one.name}" in scope.imports
+            for one in statement.names
+        )
+    return isinstance(statement, ast.ClassDef)

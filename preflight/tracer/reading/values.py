@@ -185,6 +185,9 @@ def truth(value: Any) -> bool:
         raise Stopped("a condition depends on the numbers in a tensor")
     if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, set, range, torch.nn.Module)):
         return bool(value)
+    own = value.cls.own() if isinstance(value, Object) and value.cls is not None else []
+    if any(name in one.members for one in own for name in ("__len__", "__bool__")):
+        raise Stopped("whether this object is true is not known")
     if isinstance(value, Value) and not isinstance(value, Unread):
         return True
     raise Stopped("a condition is not known")

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.workload import Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads.own_step import begin, digest, without_mask
@@ -39,7 +41,14 @@ class OwnModel(Workload, frozen=True):
             return Unknown(f"{plain(target)} is compiled, and such a step is not read", Cause.not_modelled)
         lengths = {"b": asked.job.train.batch_size or 1}
         found = cls(target, asked.job.model.kwargs or {})
-        return Resolved(found, plain(target), "other", {}, lengths, without_mask(setup))
+        return Resolved(
+            found,
+            plain(target),
+            "other",
+            {},
+            lengths,
+            replace(without_mask(setup), channels_last=bool(asked.job.train.channels_last)),
+        )
 
     def wire(self) -> dict[str, Any]:
         code = kept(self.target)
