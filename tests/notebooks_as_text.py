@@ -8,6 +8,8 @@ from pathlib import Path
 
 from preflight.engine import check as engine
 from preflight.engine.files import Batch
+from preflight.study.build import build
+from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.study import Bound, Study
 from preflight.vocabulary.values import Unknown, evaluate
@@ -30,11 +32,21 @@ def notebook(
     return json.dumps({"cells": made, "metadata": metadata or language, "nbformat": 4}, indent=1)
 
 
-def studies(text: str, folder: Path, files: dict[str, str] | None = None, name: str = "train.ipynb") -> list[Study]:
-    """The studies of a notebook."""
-    for path, content in {**(files or {}), name: text}.items():
+def _write(files: dict[str, str], folder: Path) -> None:
+    for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(content)
+
+
+def built(text: str, folder: Path, files: dict[str, str] | None = None, name: str = "train.ipynb") -> list[Study]:
+    """The studies of a notebook as they are read: nothing is estimated, and no rule is asked."""
+    _write({**(files or {}), name: text}, folder)
+    return list(build([name], Project(folder, Settings()))[0])
+
+
+def studies(text: str, folder: Path, files: dict[str, str] | None = None, name: str = "train.ipynb") -> list[Study]:
+    """The studies of a notebook as they are judged: their GPU and their model are those of the estimate."""
+    _write({**(files or {}), name: text}, folder)
     batch = Batch(folder, Settings(), None, (name,), ())
     project, asked = engine.setup(batch, engine.CheckOptions(), folder)
     return [one.study for one in engine.check(project, asked).studies]

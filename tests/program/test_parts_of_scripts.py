@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from notebooks_as_text import studies, value
+from notebooks_as_text import built, value
 
 SCRIPT = """\
 from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments, Trainer
@@ -83,12 +83,12 @@ for batch in DataLoader(data, batch_size=batch_size):
 @pytest.mark.parametrize("said", ["--do_train", "--do_train True", "--do-train"])
 def test_the_command_line_says_that_it_trains(said: str, tmp_path: Path) -> None:
     line = f"python train.py {said} --per_device_train_batch_size 4\n"
-    (study,) = studies(line, tmp_path, {"train.py": SCRIPT}, name="run.sh")
+    (study,) = built(line, tmp_path, {"train.py": SCRIPT}, name="run.sh")
     assert value(study, "train.gradient_checkpointing") is True
 
 
 def test_without_a_command_line_both_are_possible(tmp_path: Path) -> None:
-    (study,) = studies(SCRIPT, tmp_path, name="train.py")
+    (study,) = built(SCRIPT, tmp_path, name="train.py")
     assert value(study, "train.gradient_checkpointing") == "?"
 
 
@@ -97,7 +97,7 @@ def test_a_program_trains_through_a_module_of_a_package(package: str, tmp_path: 
     """The names stand in parentheses; the package has them from another module."""
     home = "parts/loops/engine.py" if package else "parts/loops.py"
     files = {home: LOOP, **({"parts/loops/__init__.py": package} if package else {})}
-    (study,) = studies(MAIN, tmp_path, files, name="train.py")
+    (study,) = built(MAIN, tmp_path, files, name="train.py")
     assert value(study, "train.batch_size") == 16
 
 
@@ -107,20 +107,20 @@ def test_other_names_of_a_package_do_not_make_a_program_train(tmp_path: Path) ->
         "parts/loops/engine.py": LOOP,
     }
     text = "import torch\nfrom parts.loops import plot\nif __name__ == '__main__':\n    plot()\n"
-    assert studies(text, tmp_path, {**files, "parts/loops/shown.py": "def plot(): ...\n"}, name="show.py") == []
+    assert built(text, tmp_path, {**files, "parts/loops/shown.py": "def plot(): ...\n"}, name="show.py") == []
 
 
 def test_samples_that_a_class_makes_batches_of(tmp_path: Path) -> None:
-    (study,) = studies(AGAIN, tmp_path, name="train.py")
+    (study,) = built(AGAIN, tmp_path, name="train.py")
     assert value(study, "train.batch_size") == "?"
     assert value(study, "data.workers") == 2
-    (known,) = studies(AGAIN.replace("data, num", "data, batch_size=4, num"), tmp_path, name="train.py")
+    (known,) = built(AGAIN.replace("data, num", "data, batch_size=4, num"), tmp_path, name="train.py")
     assert value(known, "train.batch_size") == 4
 
 
 def test_a_program_that_sets_its_own_globals_from_the_command_line(tmp_path: Path) -> None:
     line = "python train.py small.py --gradient_accumulation_steps=3\n"
-    (study,) = studies(line, tmp_path, {"train.py": SETTINGS, "small.py": "batch_size = 7\n"}, name="run.sh")
+    (study,) = built(line, tmp_path, {"train.py": SETTINGS, "small.py": "batch_size = 7\n"}, name="run.sh")
     assert [value(study, field) for field in ("train.batch_size", "train.grad_accum")] == [7, 3]
 
 
@@ -136,7 +136,7 @@ for batch in DataLoader(data, batch_size=4):
     Accelerator().backward(model(batch).sum())
     optimizer.step()
 """
-    (study,) = studies(text, tmp_path, name="train.py")
+    (study,) = built(text, tmp_path, name="train.py")
     assert value(study, "train.optimizer") != "other"
 
 
@@ -148,6 +148,6 @@ def test_the_script_of_a_cloned_tool_is_its_command(home: str, tmp_path: Path) -
         "cutoff_len: 512\nper_device_train_batch_size: 8\nbf16: true\n"
     )
     line = f"torchrun --nproc_per_node 4 {home} x.yaml\n"
-    (study,) = studies(line, tmp_path, {home: script, "x.yaml": settings}, name="run.sh")
+    (study,) = built(line, tmp_path, {home: script, "x.yaml": settings}, name="run.sh")
     fields = ("train.batch_size", "train.seq_len", "parallel.ranks_per_node", "train.gradient_checkpointing")
     assert [value(study, field) for field in fields] == [8, 512, 4, True]

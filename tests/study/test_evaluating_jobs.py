@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from preflight.engine import check as engine
-from preflight.engine.files import Batch
 from preflight.study.build import build
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
@@ -29,8 +27,7 @@ def studies(command: str, program: str, folder: Path, net: str = NET) -> int:
     for place in (folder, folder / "pack"):
         (place / "use.py").write_text(program)
         (place / "nets.py").write_text(net)
-    project, asked = engine.setup(Batch(folder, Settings(), None, ("job.sh",), ()), engine.CheckOptions(), folder)
-    return len(engine.check(project, asked).studies)
+    return len(build(["job.sh"], Project(folder, Settings()))[0])
 
 
 @pytest.mark.parametrize("command", ["python use.py", "srun python -m pack.use --all", "pip install x\npython use.py"])

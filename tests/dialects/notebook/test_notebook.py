@@ -12,7 +12,7 @@ from preflight.vocabulary.project import Project
 from preflight.vocabulary.settings import Settings
 from preflight.vocabulary.standing import Standing
 from preflight.vocabulary.text import DocumentError, Source
-from tests.notebooks_as_text import IMPORTS, MODEL, TRAINS, bound, notebook, studies, value
+from tests.notebooks_as_text import IMPORTS, MODEL, TRAINS, bound, built, notebook, value
 from tests.recipes_as_text import TRAIN, commands
 
 BATCH = "train.batch_size"
@@ -111,12 +111,12 @@ BATCHES: dict[str, tuple[str, list[object]]] = {
 
 @pytest.mark.parametrize(("text", "expected"), BATCHES.values(), ids=BATCHES)
 def test_the_batch_of_a_notebook(text: str, expected: list[object], tmp_path: Path) -> None:
-    assert [value(study, BATCH) for study in studies(text, tmp_path)] == expected
+    assert [value(study, BATCH) for study in built(text, tmp_path)] == expected
 
 
 def test_a_model_that_is_made_twice_is_unknown(tmp_path: Path) -> None:
     text = notebook(*JOB, 'model = AutoModelForCausalLM.from_pretrained("gpt2-xl")\n', TRAINS)
-    [study] = studies(text, tmp_path)
+    [study] = built(text, tmp_path)
     assert value(study, "model.name") == "?"
 
 
@@ -124,9 +124,9 @@ def test_a_model_whose_adapters_are_made_twice_is_unknown(tmp_path: Path) -> Non
     """Its adapters being unknown, it would be taken for one that is trained whole."""
     adapters = "from peft import LoraConfig, get_peft_model\nmodel = get_peft_model(model, LoraConfig(r={}))\n"
     text = notebook(*JOB[:3], adapters.format(8), TRAINS, MODEL, adapters.format(64), TRAINS)
-    [study] = studies(text, tmp_path)
+    [study] = built(text, tmp_path)
     assert (value(study, "train.peft.r"), value(study, "model.name")) == ("?", "?")
-    [once] = studies(notebook(*JOB[:3], adapters.format(8), TRAINS), tmp_path)
+    [once] = built(notebook(*JOB[:3], adapters.format(8), TRAINS), tmp_path)
     assert (value(once, "train.peft.r"), value(once, "model.name")) == (8, "gpt2")
 
 
@@ -162,13 +162,13 @@ def test_the_programs_that_a_notebook_starts(text: str, expected: list[str], tmp
 
 def test_a_program_that_a_cell_writes_is_unknown(tmp_path: Path) -> None:
     text = notebook("%%writefile train.py\nimport x\n", "!python train.py --batch-size 8\n")
-    assert [value(study, BATCH) for study in studies(text, tmp_path, {"train.py": TRAIN}, "a.ipynb")] == ["?"]
+    assert [value(study, BATCH) for study in built(text, tmp_path, {"train.py": TRAIN}, "a.ipynb")] == ["?"]
 
 
 def test_what_a_notebook_trains_and_what_it_starts_are_two_jobs(tmp_path: Path) -> None:
     """Nothing that the cells say is a setting of the program."""
     text = notebook(*JOB, "!python train.py --batch-size 2\n")
-    found = studies(text, tmp_path, {"train.py": TRAIN}, "a.ipynb")
+    found = built(text, tmp_path, {"train.py": TRAIN}, "a.ipynb")
     assert [(study.program, value(study, BATCH)) for study in found] == [("train.py", 2), ("a.ipynb", 8)]
     assert all("model.name" not in box.fields for box in found[0].boxes)
 
@@ -182,7 +182,7 @@ def test_what_a_notebook_trains_and_what_it_starts_are_two_jobs(tmp_path: Path) 
 )
 def test_the_place_of_a_value(before: str, lines: bool, tmp_path: Path) -> None:
     text = notebook(IMPORTS, f"{before}BS = 823\n", MODEL, TRAINS, lines=lines)
-    [study] = studies(text, tmp_path)
+    [study] = built(text, tmp_path)
     origin = bound(study, BATCH).origin
     assert origin is not None
     assert text[origin.span.start : origin.span.end] == "823"
@@ -192,7 +192,7 @@ def test_the_place_of_a_value(before: str, lines: bool, tmp_path: Path) -> None:
 
 def test_the_place_of_a_word(tmp_path: Path) -> None:
     text = notebook('!python train.py --name "a b" --batch-size 823\n')
-    [study] = studies(text, tmp_path, {"train.py": TRAIN}, "a.ipynb")
+    [study] = built(text, tmp_path, {"train.py": TRAIN}, "a.ipynb")
     origin = bound(study, BATCH).origin
     assert origin is not None
     assert text[origin.span.start : origin.span.end] == "823"
@@ -205,9 +205,9 @@ def test_the_place_of_a_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize("use", ["BS", "BS * 2", "int(BS)"])
 def test_a_cell_of_parameters_is_assumed(use: str, tmp_path: Path) -> None:
     cells = (IMPORTS, "BS = 8\n", MODEL, TRAINS.replace("=BS", f"={use}"))
-    [plain] = studies(notebook(*cells), tmp_path)
+    [plain] = built(notebook(*cells), tmp_path)
     assert _is_assumed(plain) is False
-    [tagged] = studies(notebook(*cells, tags=["parameters"]), tmp_path)
+    [tagged] = built(notebook(*cells, tags=["parameters"]), tmp_path)
     assert _is_assumed(tagged) is True
 
 
@@ -234,7 +234,7 @@ GPUS = {
 @pytest.mark.parametrize(("metadata", "expected"), GPUS.values(), ids=GPUS)
 def test_the_gpu_of_the_metadata(metadata: object, expected: str | None, tmp_path: Path) -> None:
     text = notebook(*JOB, metadata=metadata)
-    [study] = studies(text, tmp_path)
+    [study] = built(text, tmp_path)
     found = study.boxes[0].fields.get("machine.gpu")
     if expected is None:
         assert found is None or found.origin is None
