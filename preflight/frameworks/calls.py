@@ -178,7 +178,8 @@ def _read(calls: Sequence[CallRecord], project: Project, versions: Versions, nam
     calls = applied(calls)
     training = until_trained(calls, project)
     weights = weights_dtype(training)
-    models = [*model_bindings(calls, project, names), *bindings_of_calls("unsloth", calls)]
+    before = training if any(map(makes_model, training)) else calls  # what is loaded behind the training is used
+    models = [*model_bindings(before, project, names), *bindings_of_calls("unsloth", calls)]
     named = any(b.field in IDENTITIES and not is_part(b) for b in models)
     own = [] if named else handwritten_bindings(calls, project)
     counted = [] if named or own else own_module_bindings(calls, project)

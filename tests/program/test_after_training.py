@@ -86,3 +86,22 @@ def collate(rows):
 """
     loop = BY_LOOP.replace("shuffle=True", "shuffle=True, collate_fn=collate").replace("rows", "texts")
     assert told(body + loop, tmp_path)["train.seq_len"] == 640
+
+
+@pytest.mark.parametrize("training", [BY_TRAINER, BY_LOOP], ids=["trainer", "loop"])
+@pytest.mark.parametrize(
+    "behind",
+    [
+        'best = AutoModelForCausalLM.from_pretrained("out/best")\nbest.generate(words)\n',
+        'model = AutoModelForCausalLM.from_pretrained("out")\n',
+        'if args.do_eval:\n    for one in glob("out/*"):\n        model = AutoModelForCausalLM.from_pretrained(one)\n',
+    ],
+)
+def test_a_model_that_is_loaded_behind_the_training(training: str, behind: str, tmp_path: Path) -> None:
+    assert told(START + training + behind, tmp_path)["model.name"] == "gpt2"
+
+
+def test_models_that_are_trained_in_turns_are_all_read(tmp_path: Path) -> None:
+    body = START + BY_TRAINER
+    body += 'second = AutoModelForCausalLM.from_pretrained("gpt2-large")\n' + BY_TRAINER.replace("(model", "(second")
+    assert told(body, tmp_path)["model.name"] != "gpt2"

@@ -150,7 +150,7 @@ def _acts(source: Source, project: Project) -> bool:
         return any(_statement(node) in {one.name for one in functions} for node in body)
     if any(map(_starts, body)):
         return True
-    kept = {ast.unparse(one.func) for one in map(_kept_call, body) if one is not None}
+    kept = {one.func.id for one in map(_kept_call, body) if one is not None and isinstance(one.func, ast.Name)}
     return any(one.name in kept and _TRAINS.search(ast.unparse(one)) for one in functions)
 
 
@@ -191,7 +191,9 @@ def _keeps_result(node: ast.stmt) -> bool:
     call = _kept_call(node)
     if call is None or not isinstance(call.func, ast.Attribute):
         return False
-    if call.func.attr == "train" and "train" not in ast.unparse(call.func.value).lower():
+    made = call.func.value.func if isinstance(call.func.value, ast.Call) else call.func.value
+    of = made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")
+    if call.func.attr == "train" and "train" not in of.lower():
         return bool(call.keywords or [one for one in call.args if not isinstance(one, ast.Constant)])
     return call.func.attr in _TRAINING_METHODS
 

@@ -201,7 +201,7 @@ _STARTERS = frozenset(
 
 def _handed_on(call: ast.Call) -> Iterator[ast.expr]:
     """The functions that a call starts in another process or job: `executor.submit(main, arguments)`."""
-    name = ast.unparse(call.func).rpartition(".")[2]
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     given = [*call.args[:1], *(one.value for one in call.keywords if one.arg in ("target", "fn", "function"))]
     if name in _STARTERS:
         yield from (one for one in given if isinstance(one, (ast.Name, ast.Attribute)))
