@@ -74,6 +74,7 @@ WORST: Mapping[str, tuple[object, ...]] = {
     "data.copies_samples": (True,),
     "data.validation_overlaps": (True,),
     "data.validation_workers": (16,),
+    "data.validation_persistent": (True,),
     # with DDP, buckets of gradients are beside the gradients; on one GPU, sharding has copies and nothing to split
     "parallel.strategy": ("none", "ddp", "fsdp", "zero1", "zero2", "zero3"),
     "parallel.nodes": (1,),
@@ -103,6 +104,7 @@ LEAST: Mapping[str, object] = {
     "parallel.offload": "parameters", "parallel.tensor": NODE, "parallel.pipeline": NODE, "parallel.trials_per_gpu": 1,
     "data.workers": 0, "data.prefetch": 1, "data.persistent_workers": False, "data.pin_memory": False,
     "data.start_method": "fork", "data.shuffle": False, "data.validation_workers": None,
+    "data.validation_persistent": False,
     "data.validation_overlaps": False, "data.in_memory_bytes": 0, "data.in_memory_kind": "mapped",
     "data.worker_bytes": 0, "data.sample_bytes": 1, "data.samples": 1, "parallel.ranks_per_node": 1,
 }  # fmt: skip

@@ -31,7 +31,8 @@ _FIELDS = {
     "train": {"batch_size": "train.batch_size", "num_workers": "data.workers", "prefetch_factor": "data.prefetch",
               "persistent_workers": "data.persistent_workers", "pin_memory": "data.pin_memory",
               "shuffle": "data.shuffle"},
-    "validation": {"batch_size": "validation.batch_size", "num_workers": "data.validation_workers"},
+    "validation": {"batch_size": "validation.batch_size", "num_workers": "data.validation_workers",
+                   "persistent_workers": "data.validation_persistent"},
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ LENGTH = "the length of the object is only known when the program runs"
 DRAWN = "a number that is drawn at random"
 """Why numbers are not known, as the user is told: the words say of which kind they are."""
 DRAWN_WHOLE = "a whole number that is drawn at random"
+DRAWN_SMALL = "a whole number, one of -5 to 256, that is drawn at random"
 INDEX = "the number of the sample"
 """The index that a data set is asked for: a number, and no more is known of it."""
 
@@ -46,7 +47,9 @@ def kind_of_number(expr: Expr, ev: Evaluator) -> str:
         return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else ""
     value = ev.value_of(expr)
     if isinstance(value, Unknown):
-        return {INDEX: "int", COUNTS: "int", LENGTH: "int", DRAWN_WHOLE: "int", DRAWN: "float"}.get(value.words, "")
+        return {INDEX: "int", COUNTS: "int", LENGTH: "int", DRAWN_WHOLE: "int", DRAWN_SMALL: "int", DRAWN: "float"}.get(
+            value.words, ""
+        )
     return _name_of_number(value)
 
 
@@ -59,3 +62,28 @@ def _name_of_number(value: object) -> str:
 def is_number(expr: Expr, ev: Evaluator) -> bool:
     """Whether it is a number, even if it is not known which."""
     return bool(kind_of_number(expr, ev))
+
+
+SHARED = range(-5, 257)
+"""Whole numbers of which CPython has one object each (Objects/longobject.c); so it has of True and False."""
+NUMBER = 32
+"""Bytes of any other number, in blocks of 16."""
+
+
+def number_bytes(expr: Expr, ev: Evaluator) -> int | None:
+    """What a number takes that each item of a list has one of; None: it is no number, or not known to be one."""
+    kind = kind_of_number(expr, ev)
+    if not kind:
+        return None
+    return 0 if kind == "bool" or (kind == "int" and _is_shared(expr, ev)) else NUMBER
+
+
+def _is_shared(expr: Expr, ev: Evaluator) -> bool:
+    """Whether a whole number is one of SHARED, whichever it is."""
+    if isinstance(expr, Op) and expr.operator == "%":
+        divisor = ev.value_of(expr.operands[1])
+        return isinstance(divisor, int) and divisor - 1 in SHARED and divisor > 0
+    if isinstance(expr, Op) and expr.operator == "int":
+        return kind_of_number(expr.operands[0], ev) == "bool" or _is_shared(expr.operands[0], ev)
+    value = ev.value_of(expr)
+    return value.words == DRAWN_SMALL if isinstance(value, Unknown) else isinstance(value, int) and value in SHARED

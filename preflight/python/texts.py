@@ -13,7 +13,7 @@ from msgspec import Struct
 from preflight.python.arrays import number
 from preflight.python.evaluator import Evaluator
 from preflight.python.files import find_file
-from preflight.python.known_kinds import DRAWN, DRAWN_WHOLE, is_number
+from preflight.python.known_kinds import DRAWN, DRAWN_WHOLE, SHARED, number_bytes
 from preflight.python.objects import Abstract, CallRecord, Container, Instance, Key, is_expr, to_expr
 from preflight.vocabulary.values import Cause, Const, Origin, Unknown, unknown
 
@@ -136,7 +136,7 @@ def _alike(value: object, record: CallRecord, depth: int) -> Abstract:
 
 def _size(value: object, depth: int) -> int:
     """Bytes of a value and of all in it, in blocks of 16; the numbers to 256 and single letters are Python's own."""
-    if depth > _DEPTH or value is None or (isinstance(value, int) and -5 <= value <= 256):
+    if depth > _DEPTH or value is None or (isinstance(value, int) and value in SHARED):
         return 0
     own = -(-sys.getsizeof(value) // 16) * 16
     if isinstance(value, Mapping):  # each line has keys of its own (json.decoder forgets them)
@@ -181,4 +181,4 @@ def object_bytes(value: Abstract, ev: Evaluator, _depth: int = 0) -> int | None:
         return 0
     if getattr(expr, "operator", "") == "concat":
         return 80
-    return 32 if is_number(expr, ev) else None
+    return number_bytes(expr, ev)

@@ -158,6 +158,7 @@ class Data(Part):
     samples_from: Literal["torch", "numpy"] | None = None  # whose memory a sample is when it is handed out
     copies_samples: bool | None = None  # of data in memory; absent: rows as large as a sample are handed out as views
     validation_workers: Amount | None = None  # absent: no validation loader is known of
+    validation_persistent: bool | None = None  # absent: as the training loader's
     validation_overlaps: bool | None = False
     worker_bytes: Amount | None = 0  # kept by each training worker in addition to its batches (a mosaic buffer)
     imports: list[str] = ["torch"]

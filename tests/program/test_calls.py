@@ -66,6 +66,7 @@ def test_which_loader_trains_and_which_validates(how: str, tmp_path: Path) -> No
     found = told(dedent(ROLES[how]), tmp_path)
     assert (found["train.batch_size"], found["validation.batch_size"]) == (16, 64)
     assert (found["data.workers"], found["data.validation_workers"]) == (8, 2)
+    assert found["data.validation_persistent"] is False
 
 
 def test_a_test_set_does_not_stand_in_for_a_validation_set(tmp_path: Path) -> None:

@@ -166,3 +166,17 @@ def test_how_many_names_a_folder_has(files: str, size: int | None, tmp_path: Pat
         SET.format(init=f"self.n = len({files})", body="return torch.zeros(3)").replace("40", "self.n"), tmp_path
     )
     assert found.get("data.samples") == size or (size is None and isinstance(found.get("data.samples"), Unknown))
+
+
+SHARED = {
+    "n % 90": 0, "n % 257": 0, "n % 258": 32, "n * 1.5 % 2": 32, "n": 32, "n > 3": 0, "int(n > 3)": 0,
+    "random.randint(0, 9)": 0, "random.randrange(256)": 0, "random.randrange(1000)": 32, "random.getrandbits(8)": 0,
+    "random.getrandbits(9)": 32, "random.randint(-9, 9)": 32, "int(random.randint(0, 9))": 0, "len(self.files) % 7": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", SHARED)
+def test_numbers_of_which_python_has_one_object(value: str, tmp_path: Path) -> None:
+    init = f"self.files = open('x').readlines()\n        self.rows = [{{'n': {value}}} for n in range(1000)]"
+    found = told(SET.format(init=init, body="return torch.tensor(self.rows[i]['n'])"), tmp_path)
+    assert found["data.in_memory_bytes"] == 1000 * (8 + 80 + table_bytes(1, texts=True) + SHARED[value])

@@ -1,14 +1,14 @@
-"""Small programs as people write them (`programs.txt`, `later.txt`, `varied.txt`, `domains.txt`): measured, and
-predicted from their text and files alone.
+"""Small programs as people write them (`programs.txt`, `later.txt`, `varied.txt`, `domains.txt`, `again.txt`):
+measured, and predicted from their text and files alone.
 
     python benchmarks/accuracy/host/programs.py measure [--python COMMAND] [--only WORD]... [--new]
-    python benchmarks/accuracy/host/programs.py predict [--part worked|kept|later|varied|domains] [--only WORD]...
+    python benchmarks/accuracy/host/programs.py predict [--part worked|kept|later|varied|domains|again] [--only WORD]...
 
 A program runs whole, by itself, in a folder with the files that its `files:` lines name; its loaders' queues are given
 time to fill, as in slow training steps (`patience/sitecustomize.py`). Half of the programs of the first file were drawn
 to work on, before any was predicted; the other half (`kept`) was only reported. Those of the second file (`later`) were
 written and measured when the law had been finished on the first, those of the third (`varied`) after both, and those of
-the fourth (`domains`) after all of these.
+the fourth (`domains`) after all of these, and those of the fifth (`again`) last.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ sys.path[:0] = [str(HERE), str(HERE.parents[2])]
 
 from benchmarks.accuracy.host import meter, run  # noqa: E402
 
-TEXT, LATER, VARIED, DOMAINS = (HERE / f"{name}.txt" for name in ("programs", "later", "varied", "domains"))
+TEXT, LATER, VARIED, DOMAINS, AGAIN = (
+    HERE / f"{name}.txt" for name in ("programs", "later", "varied", "domains", "again")
+)
 MEASURED = PREDICTED = HERE / "programs.jsonl"
 PARTS = {"worked": "worked on", "kept": "kept aside", "later": "written later", "varied": "written after these",
-         "domains": "written last"}  # fmt: skip
+         "domains": "written after the third", "again": "written last"}  # fmt: skip
 CEILING, LIMIT = 6 * 2**30, 400.0
 
 
@@ -53,7 +55,7 @@ class Program:
 
 def programs() -> list[Program]:
     """Every program of all files."""
-    return [program for path in (TEXT, LATER, VARIED, DOMAINS) for program in _programs(path)]
+    return [program for path in (TEXT, LATER, VARIED, DOMAINS, AGAIN) for program in _programs(path)]
 
 
 def _programs(path: Path) -> list[Program]:
@@ -76,7 +78,7 @@ def part_of() -> dict[str, str]:
     """The part of each program, by its name."""
     aside = kept()
     found = {program.name: "kept" if program.name in aside else "worked" for program in _programs(TEXT)}
-    written = {"later": LATER, "varied": VARIED, "domains": DOMAINS}
+    written = {"later": LATER, "varied": VARIED, "domains": DOMAINS, "again": AGAIN}
     return found | {p.name: part for part, path in written.items() for p in _programs(path)}
 
 

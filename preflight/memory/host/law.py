@@ -7,6 +7,7 @@
     validation mid-epoch      : + private(vw) + queue(vw)
     validation at epoch end   : persistent workers keep private(w); else the larger of the two loaders; without workers
                                 the batch that the training loop still holds
+    training after validation : + private(vw), if the validation loader's workers are persistent
 
 B = batch x S, S bytes of one decoded sample, w workers, p prefetch factor, n samples, D bytes of the in-memory dataset,
 g the part of it that reading writes to, v the part that a worker visits (all of it when shuffled, else 1 / w), k what
@@ -140,6 +141,8 @@ class Loaders(Struct, frozen=True):
     """Samples come in the order of the dataset, so each worker visits its own part of it."""
     pinned: bool = False
     persistent: bool = False
+    stays: bool = False
+    """The workers of the validation loader live on when training goes on."""
     overlap: bool = False
 
     def moments(self) -> tuple[Moment, ...]:
@@ -184,13 +187,12 @@ class Loaders(Struct, frozen=True):
             pinned["held"] = self.train.batch * self.train.sample
         if self.overlap:
             return (Moment("validation", {**train.terms, "validation": full + sum(pinned.values())}),)
-        if not self.persistent:
-            return (Moment("validation", {**self._fixed(), "validation": full, **pinned}),)
-        private = self.train.private()
+        private = self.train.private() if self.persistent else 0.0
         held = {"workers": private} if private else {}
         first = Moment("validation", {**self._fixed(), **held, "validation": full, **pinned})
-        later = Moment("training after validation", {**train.terms, "validation": val.private()})
-        return first, later
+        if not self.stays:
+            return (first,)
+        return first, Moment("training after validation", {**train.terms, "validation": val.private()})
 
     def _fixed(self) -> dict[str, float]:
         train = self.train

@@ -82,6 +82,7 @@ def rank_of(
         ordered=data.shuffle is False,
         pinned=bool(data.pin_memory) and gpu,  # without one the loader does not pin (dataloader.py, pin_memory)
         persistent=bool(data.persistent_workers),
+        stays=bool(data.persistent_workers if data.validation_persistent is None else data.validation_persistent),
         overlap=bool(data.validation_overlaps),
     )
     loading = 0.0 if weights is None else float(weights.bytes)

@@ -13,7 +13,7 @@ from preflight.python.access import environment_variable
 from preflight.python.evaluator import Evaluator, Hook
 from preflight.python.files import PATH, join_path, make_path, names_given, path_text, read_yaml
 from preflight.python.imports import add_import_folders
-from preflight.python.known_kinds import DRAWN, DRAWN_WHOLE
+from preflight.python.known_kinds import DRAWN, DRAWN_SMALL, DRAWN_WHOLE, SHARED
 from preflight.python.objects import (
     Abstract,
     CallRecord,
@@ -245,6 +245,18 @@ def _drawn(words: str) -> Hook:
     return hook
 
 
+BITS = 8
+"""Of the largest number in SHARED."""
+
+
+def drawn_whole(record: CallRecord, ev: Evaluator) -> Abstract | None:
+    """`random.randint` and its like. The limits say whether it is a number of which there is one object."""
+    limits = [ev.value_of(one) for one in record.args]
+    largest = BITS if record.name.endswith("getrandbits") else SHARED[-1]
+    small = limits and not record.kwargs and all(isinstance(one, int) and SHARED[0] <= one <= largest for one in limits)
+    return unknown(DRAWN_SMALL if small else DRAWN_WHOLE, record.origin, Cause.run_time)
+
+
 def product(record: CallRecord, ev: Evaluator) -> Abstract | None:
     """`itertools.product` of known iterables, up to 1,024 rows."""
     rows: list[list[Abstract]] = [[]]
@@ -312,7 +324,7 @@ HOOKS: Mapping[str, Hook] = {
     "math.floor": operation("floor"),
     "math.pow": operation("**"), "math.exp2": operation("**", before=(Const(2),)),
     **dict.fromkeys(("math.sqrt", "numpy.sqrt"), operation("**", after=(Const(0.5),))),
-    **dict.fromkeys(("random.randint", "random.randrange", "random.getrandbits"), _drawn(DRAWN_WHOLE)),
+    **dict.fromkeys(("random.randint", "random.randrange", "random.getrandbits"), drawn_whole),
     **{f"random.{name}": _drawn(DRAWN) for name in ("random", "uniform", "gauss", "normalvariate", "betavariate")},
     "itertools.product": product, "ast.literal_eval": literal, "json.loads": json_loads,
     **dict.fromkeys(_FIRST_ARGUMENT, first_argument),

@@ -102,6 +102,19 @@ def test_validation_at_epoch_end_spikes_only_with_persistent_workers() -> None:
     assert dropped.per_node.expected == kept.train_only
 
 
+def test_workers_of_validation_that_end_take_nothing_when_training_goes_on() -> None:
+    fields = {"data.validation_workers": 2, "validation.batch_size": 8}
+    stay, end = (
+        known(estimate_host(job(SMALL, 64, 4, **fields, **more)))
+        for more in ({}, {"data.validation_persistent": False})
+    )
+    alone = known(estimate_host(job(SMALL, 64, 4)))
+    assert (stay.peak, end.peak) == ("validation", "training")
+    assert stay.per_node.expected > end.per_node.expected == alone.per_node.expected
+    again = {"data.persistent_workers": False, "data.validation_persistent": True}
+    assert known(estimate_host(job(SMALL, 64, 4, **fields, **again))).per_node.expected == stay.per_node.expected
+
+
 def test_an_unknown_sample_is_solved_for_and_the_answer_is_the_edge() -> None:
     limit = 64 * 2**30
     here = job(None, 22, 2, **{"parallel.ranks_per_node": 4, "machine.memory_limit": limit})
