@@ -12,13 +12,14 @@ from typing import TypeVar
 
 import click
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.errors import SettingsError, UsageError, suggestion
 from preflight.vocabulary.progress import OPTION, Deadline, Progress
 from preflight.vocabulary.values import Value
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_SIZE = re.compile(r"([\d.]+)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
+_SIZE = regex(r"([\d.]+)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
 
 LARGEST_SIZE = 2**63
 """More bytes than any computer has."""

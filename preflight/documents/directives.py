@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.values import Span, Unknown
 
 
@@ -44,15 +45,15 @@ _ALIASES = {
     "tasks": "ntasks", "tasks-per-node": "ntasks-per-node", "cluster": "clusters", "share": "oversubscribe",
     "mem_bind": "mem-bind",
 }  # fmt: skip
-_MARKER = re.compile(r"#SBATCH|#SLURM(?=[ \t]+--?[A-Za-z])")
+_MARKER = regex(r"#SBATCH|#SLURM(?=[ \t]+--?[A-Za-z])")
 """sbatch reads `#SLURM` too, with a warning. Here a comment that only starts with this word is not a directive."""
-PLACEHOLDER = re.compile(
+PLACEHOLDER = regex(
     r"\{\{(?:(?!\{\{)[^\n])*?\}\}|\{%(?:(?!\{%)[^\n])*?%\}|\{[ \t]*(?:[\w.]+[ \t]*)?\}|"  # each start is read once
     r"<[^<>\n]+>|@\w+@|%\(\w+\)[sd]|(?:^|(?<==))%[ds]$|"
     r"\[\[?[A-Z_]+\]\]?|\b(?:YOUR|MY|CHANGE|FILL|TODO|XXX)[A-Z_]*\b"
 )
 """What a person or a program replaces before the script is submitted: such a script is a template, and no mistake."""
-_LOOKS_LIKE = re.compile(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
+_LOOKS_LIKE = regex(r"[ \t]*#+[ \t]*SBATCH(?=[ \t-])", re.I)
 
 
 class Directive(Struct, frozen=True):

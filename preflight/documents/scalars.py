@@ -8,6 +8,7 @@ from typing import Literal
 
 import yaml
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.values import Scalar
 
 Version = Literal["1.1", "1.2", "omegaconf"]
@@ -16,15 +17,15 @@ _PREFIX = "tag:yaml.org,2002:"
 
 # YAML 1.2.2, section 10.3.2, "Tag Resolution" of the core schema.
 _CORE: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("null", re.compile(r"(?:null|Null|NULL|~|)\Z")),
-    ("bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")),
-    ("int", re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")),
-    ("float", re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")),
-    ("float", re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")),
+    ("null", regex(r"(?:null|Null|NULL|~|)\Z")),
+    ("bool", regex(r"(?:true|True|TRUE|false|False|FALSE)\Z")),
+    ("int", regex(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")),
+    ("float", regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")),
+    ("float", regex(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")),
 )
 
 # OmegaConf adds floats without a point (`1e-5`), asks for digits around `_`, and has no dates (omegaconf 2.3).
-_OMEGACONF_FLOAT = re.compile(
+_OMEGACONF_FLOAT = regex(
     r"""(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
         |[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)
         |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?

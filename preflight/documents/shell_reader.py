@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from preflight.documents.shell_tests import condition, matches
 from preflight.documents.shell_words import ShellWord, Words
 from preflight.vocabulary.budgets import SCRIPT_STATEMENTS, SHELL_DEPTH
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.text import DocumentError
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Ref, Span, unknown
 
@@ -438,7 +439,7 @@ class ShellReader(Struct):
 
 
 _HOLD_COMMANDS = ("command", "variable_assignment", "declaration_command")
-_SUBMITS = re.compile(r"^[$`(\s]*(?:wandb\s+sweep|python[\d.]*\s+-m\s+wandb\s+sweep|sbatch)\b")
+_SUBMITS = regex(r"^[$`(\s]*(?:wandb\s+sweep|python[\d.]*\s+-m\s+wandb\s+sweep|sbatch)\b")
 _QUESTIONS = (["command"], ["which"], ["grep"], ["test"], ["["], ["type"], ["hash"])
 """Commands that are run for their exit status."""
 _WRITES = (">", ">>", ">|", "&>", "&>>")

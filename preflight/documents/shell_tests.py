@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from preflight.documents.shell_words import Words
 from preflight.vocabulary.budgets import SHELL_DEPTH
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, unknown
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
 _TEXTS = {"=": "==", "==": "==", "!=": "!="}
 _JOINED = {"&&": "and", "||": "or", "-a": "and", "-o": "or"}
-_EDGE = re.compile(r"([\w./:=,-]+)\*|\*([\w./:=,-]+)")
+_EDGE = regex(r"([\w./:=,-]+)\*|\*([\w./:=,-]+)")
 """A pattern of plain text with anything behind it, or before it: `--bs=*`."""
-_GLOB = re.compile(r"[*?\[\]@+!(]")
+_GLOB = regex(r"[*?\[\]@+!(]")
 
 
 def condition(words: Words, node: Node, depth: int = 0) -> Expr:

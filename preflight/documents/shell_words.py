@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from preflight.documents.shell_text import ShellText
 from preflight.vocabulary.budgets import SHELL_DEPTH
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Ref, Span, unknown
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def marked_default(expr: Expr, name: str) -> Expr:
     return Const(expr.value, replace(expr.origin, unless=name))
 
 
-_CUT = re.compile(r"\$\{\w+(?:(##?)\*([=:/,._-])|%%([=:/,._-])\*|#([\w./:=,-]+))\}")
+_CUT = regex(r"\$\{\w+(?:(##?)\*([=:/,._-])|%%([=:/,._-])\*|#([\w./:=,-]+))\}")
 """`${arg#*=}`, `${arg##*/}`, `${arg%%=*}` and `${arg#--bs=}`."""
 
 

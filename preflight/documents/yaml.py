@@ -6,7 +6,6 @@ DocumentError with its place.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import yaml
@@ -15,12 +14,12 @@ from preflight.documents.document import Note, TreeDocument
 from preflight.documents.scalars import BadScalar, Version, plain_tag, scalar, short_tag
 from preflight.documents.tree import TreeItem, TreeNode, key_name, mark_shared
 from preflight.vocabulary.budgets import EXPANDED_NODES, TREE_DEPTH, TREE_NODES
-from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.caches import CacheKind, regex
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.text import DocumentError, Source
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Route, Span, Unknown
 
-_PROPERTIES = re.compile(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s*)*|(?=[,\]}])|\Z))+")
+_PROPERTIES = regex(r"(?:(?:!<[^>\s]*>|[&!][^\s,\[\]{}]*)(?:\s+(?:#[^\n]*\s*)*|(?=[,\]}])|\Z))+")
 
 
 class YamlDocument(TreeDocument, frozen=True):

@@ -7,7 +7,6 @@ keys stay.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,13 +16,14 @@ from msgspec.structs import replace
 
 from preflight.reports.outputs import write_output
 from preflight.system.files import UnreadableFile, read_text, real
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.findings import Finding
 from preflight.vocabulary.outcome import Report
 
 VERSION = 1
 Key = tuple[str, str, str]
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = regex("[\ud800-\udfff]")
 """Surrogates: how Python decodes bytes in a file's name that are not UTF-8. JSON escapes them and restores them."""
 
 

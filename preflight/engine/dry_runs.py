@@ -8,7 +8,6 @@ are kept in the user's own directory. Those in a checked tree may be a stranger'
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from hashlib import sha256
@@ -22,6 +21,7 @@ from preflight.memory.device.saved_run import NotSaved, SavedRun, read
 from preflight.reports.not_known import dry_run_of
 from preflight.system import kept_files, observed
 from preflight.system.files import UnreadableFile, read_bytes
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.estimates import Estimates
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.reading import Link, Word
@@ -314,7 +314,7 @@ def _other_words(
     return f"the search varies {left[0]}" if left else ""
 
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d*[1-9]|\.0)?(e-?\d+)?")
+_NUMBER = regex(r"-?(0|[1-9]\d*)(\.\d*[1-9]|\.0)?(e-?\d+)?")
 """A number in a usual spelling: `1.10` may be a version."""
 
 

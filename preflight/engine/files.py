@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -15,10 +14,11 @@ from preflight.engine.settings import above, load
 from preflight.system import observed
 from preflight.system.files import real
 from preflight.vocabulary.budgets import WALKED_FILES
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.settings import Settings, matches
 
-SKIPPED = re.compile(
+SKIPPED = regex(
     r"\..*|venv|node_modules|site-packages|__pycache__|build|dist|outputs|multirun|lightning_logs|mlruns"
     r"|(?:offline-)?run-\d{8}_\d{6}-\w+"
 )

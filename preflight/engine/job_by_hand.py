@@ -12,6 +12,7 @@ from pathlib import Path
 
 from preflight.system.files import real
 from preflight.vocabulary.batch_statistics import type_of
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.errors import UsageError, suggestion
 from preflight.vocabulary.job import Job, fields
 from preflight.vocabulary.notation import scaled
@@ -182,7 +183,7 @@ def stated(field: str, value: object) -> object:
     return None if isinstance(found, Unknown) else thawed(found)
 
 
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMBT])", re.IGNORECASE)
+_COUNT = regex(r"(\d+(?:\.\d+)?)\s*([KMBT])", re.IGNORECASE)
 
 
 def _text(field: str, value: str) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from preflight.system import observed
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.findings import Confidence, Finding, Fix, Safety, Severity
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.settings import matches
@@ -19,14 +19,14 @@ from preflight.vocabulary.values import Origin, Span
 
 UNUSED = "unused-ignore"
 EXPIRED = "expired-ignore"
-_COMMENT = re.compile(
+_COMMENT = regex(
     r"(?P<comment>#[ \t]*preflight:[ \t]*(?P<kind>ignore-file|ignore)\b(?:[ \t]*\[(?P<rules>[^\]\r\n]*)\])?)"
     r"(?P<rest>[^\r\n]*)"
 )
-_UNTIL = re.compile(r"[ \t]*until[ \t]+(?P<day>\d+[-/.]\w+[-/.]\w+)[ \t]*:?")
+_UNTIL = regex(r"[ \t]*until[ \t]+(?P<day>\d+[-/.]\w+[-/.]\w+)[ \t]*:?")
 """A date, or what somebody means as one: three parts, the first a number. `until torch 2.9` is a reason."""
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_LONE = re.compile(r"[ \t]*#(?!SBATCH\b|!)")
+_DAY = regex(r"\d{4}-\d\d-\d\d")
+_LONE = regex(r"[ \t]*#(?!SBATCH\b|!)")
 """A line that is a comment and nothing else: neither a directive of sbatch nor an interpreter line."""
 
 

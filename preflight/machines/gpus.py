@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict, cast
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.extensions import GPUS, distinct, installed
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
@@ -50,7 +51,7 @@ _NOISE = frozenset(
 )
 """Words of a marketing name that do not tell which card it is."""
 
-_PREFIX = re.compile(r"^(?:nvidia|geforce|tesla|quadro|amd|instinct|gpu|rtx|gtx)+(?=[a-z]*\d)")
+_PREFIX = regex(r"^(?:nvidia|geforce|tesla|quadro|amd|instinct|gpu|rtx|gtx)+(?=[a-z]*\d)")
 
 
 @lru_cache(maxsize=1)
@@ -139,7 +140,7 @@ def _without_the_whole(name: str) -> str:
     return " ".join(part for part in parts if not re.fullmatch(r"\d+gb", part, re.IGNORECASE))
 
 
-_SLICE = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
+_SLICE = regex(r"\d+g\.\d+gb", re.IGNORECASE)
 """A profile of MIG: slices of the processors, and memory."""
 
 

@@ -8,7 +8,6 @@ have such statistics.
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -17,14 +16,12 @@ from msgspec.structs import replace
 
 from preflight.python.module import Module, load_module, resolve_import
 from preflight.vocabulary.budgets import SEARCHED_FILES
-from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.caches import CacheKind, regex
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.values import Origin
 
-_NORM = re.compile(
-    r"(Lazy)?BatchNorm[123]d|(Sync|InPlaceABN|InplaceAbn)(BatchNorm)?|\w+BatchNorm(Act)?(2d)?|batch_norm"
-)
-_NO_STATISTICS = re.compile(r"\w*Frozen\w*|\w*[Ii]sBatchNorm\w*|(use|with|has|freeze)_batch_norm")
+_NORM = regex(r"(Lazy)?BatchNorm[123]d|(Sync|InPlaceABN|InplaceAbn)(BatchNorm)?|\w+BatchNorm(Act)?(2d)?|batch_norm")
+_NO_STATISTICS = regex(r"\w*Frozen\w*|\w*[Ii]sBatchNorm\w*|(use|with|has|freeze)_batch_norm")
 _MODULES = ("Module", "PreTrainedModel")
 """Endings of the classes that a layer or model of the project derives from (LightningModule among them)."""
 _MODELS = frozenset({

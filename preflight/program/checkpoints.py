@@ -8,17 +8,17 @@ not known here, and neither is `model.load` then.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from preflight.program.bindings import bind, constant
 from preflight.python.objects import CallRecord
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.reading import Binding, Fact
 from preflight.vocabulary.values import Const
 
 FACT = "checkpoint_loaded"
 
-_MODEL = re.compile(r"\b(transformers\.)?(AutoModel\w*|\w+For[A-Z]\w+|\w+Model)\.from_pretrained$")
+_MODEL = regex(r"\b(transformers\.)?(AutoModel\w*|\w+For[A-Z]\w+|\w+Model)\.from_pretrained$")
 """Classes of transformers that load weights; tokenizers, processors and configurations do not."""
 
 

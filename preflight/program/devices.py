@@ -11,16 +11,17 @@ from preflight.program.bindings import bind, constant, fold, is_constant
 from preflight.python.hooks.loaders import SAMPLES, Samples
 from preflight.python.module import Module, load_module, resolve_import
 from preflight.python.objects import Abstract, Attribute, CallRecord, FunctionValue, Instance, has_unknown, to_expr
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Const, Expr, Op
 
-_NAMED = re.compile(
+_NAMED = regex(
     r"cuda|\b(mps|xpu|hpu|npu|rocm)\b|accelerat|deepspeed|lightning|Fabric|fsdp|fully_shard|bitsandbytes|triton|Trainer\b|device_map|nccl|\bhip\b",
     re.I,
 )
 """Words of another device, and of libraries that choose the device themselves."""
-_COMMENT = re.compile(r"^[ \t]*#.*", re.M)
+_COMMENT = regex(r"^[ \t]*#.*", re.M)
 """A line that is switched off: `# device = torch.device("cuda")`."""
 
 

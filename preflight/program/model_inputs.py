@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 from preflight.program.bindings import fold, is_unknown
@@ -21,6 +20,7 @@ from preflight.python.objects import (
     alternatives,
     has_unknown,
 )
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown
 
 _JOINS = ("cat", "concat", "concatenate", "hstack", "vstack")
@@ -30,7 +30,7 @@ _FOLDS = ("flatten", "view", "reshape", "rearrange")
 """Methods and functions that may fold two dimensions into the first: views or frames into the batch."""
 _BATCH = ".item"
 """Within the name of what a loader gives in each round."""
-_FIRST = re.compile(r"\[:\d+\]")
+_FIRST = regex(r"\[:\d+\]")
 """The name of the first items of a value."""
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.spelling import OPTIMIZERS, PRECISIONS, spelled
 from preflight.vocabulary.values import Cause, Const, Expr, Unknown, Value
@@ -132,11 +133,11 @@ def of_a_device(key: str) -> bool:
     return bool(components) and bool(_OF_A_DEVICE & set(components[-1].split("_")))
 
 
-_FREEZES = re.compile(
+_FREEZES = regex(
     r"(un)?freeze(_\w+)?|\w+_(un)?freeze|(un|num_)?frozen(_\w+)?|\w+_frozen|linear_prob(e|ing)|(train|tune)_head_only"
 )
 """Settings that say by their name that a part of the model is not trained."""
-_FREEZES_NO_PART = re.compile(r"(^|_)(epochs?|steps?|iters?|bn|batch_?norms?|norms?|stats|until|after|lr)(_|$)")
+_FREEZES_NO_PART = regex(r"(^|_)(epochs?|steps?|iters?|bn|batch_?norms?|norms?|stats|until|after|lr)(_|$)")
 """What such a name speaks of where the need is that of the whole model: a time, after which all is trained; statistics
 of layers; a rate."""
 

@@ -21,6 +21,7 @@ from preflight.program.call_site import is_module, targets, words
 from preflight.program.names import field_for
 from preflight.python.module import load_module
 from preflight.python.objects import CallRecord, ClassValue, Instance, is_expr, to_expr
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.reading import Binding, Fact, Rank
@@ -44,7 +45,7 @@ _ATTENTION = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecod
               "scaled_dot_product_attention")  # fmt: skip
 _HEADS = frozenset({"head", "lm", "out", "output", "fc", "proj", "classifier"})
 """Words in names of a model's last layer."""
-_OF_NO_FAMILY = re.compile(r"\b(?:Conv(?:Transpose)?[123]d|LSTM|GRU|RNN|Bilinear|Triangle\w*|Outer\w*Mean|Mamba\w*)\(")
+_OF_NO_FAMILY = regex(r"\b(?:Conv(?:Transpose)?[123]d|LSTM|GRU|RNN|Bilinear|Triangle\w*|Outer\w*Mean|Mamba\w*)\(")
 """Layers with activations that GPT-2, Llama and BERT do not have. A model with one of them needs another law."""
 FEED_FORWARD = 2048
 """torch.nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward=2048)."""
@@ -54,7 +55,7 @@ _DROPPED = ("resid_pdrop", "embd_pdrop", "attn_pdrop")
 """The probabilities of dropout in the configuration of a GPT-2."""
 _DROPOUT, _OF_A_LAYER = 0.5, 0.1
 """torch.nn.Dropout(p=0.5), torch.nn.TransformerEncoderLayer(dropout=0.1); torch.nn.MultiheadAttention has none."""
-_ACTIVATION = re.compile(r"\b(?:nn|F|functional)\.(gelu|relu|silu)\(", re.IGNORECASE)
+_ACTIVATION = regex(r"\b(?:nn|F|functional)\.(gelu|relu|silu)\(", re.IGNORECASE)
 """An activation of one kernel. A GPT-2 writes its own out, which leaves five tensors more in each layer."""
 
 

@@ -11,11 +11,11 @@ Sources: Ray 2.40 (fractional resources: as many processes as fit share a GPU), 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.program.bindings import bind, constant, fold, same
 from preflight.python.objects import Abstract, CallRecord, Container, Instance, to_expr
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.reading import VISIBLE, Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Origin, Unknown, unknown
 
@@ -121,7 +121,7 @@ def _given(record: CallRecord, names: Sequence[str]) -> Expr | None:
     return next((record.kwargs[name] for name in names if name in record.kwargs), None)
 
 
-_GPU = re.compile(r"(?P<name>[A-Za-z][\w-]*)!?(?::(?P<count>\d+))?$")
+_GPU = regex(r"(?P<name>[A-Za-z][\w-]*)!?(?::(?P<count>\d+))?$")
 
 
 def _rented(record: CallRecord) -> Iterator[Binding]:

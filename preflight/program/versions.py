@@ -13,7 +13,7 @@ from functools import partial
 
 from preflight.program.bindings import bind
 from preflight.python.module import load_module
-from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.caches import CacheKind, regex
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.reading import Binding, Rank
 from preflight.vocabulary.values import Cause, Const, Origin, Span, Unknown
@@ -29,19 +29,19 @@ _PACKAGES = (
     "ultralytics",
     "timm",
 )
-_PIN = re.compile(
+_PIN = regex(
     rf"""^[\s"']*(?P<name>{"|".join(_PACKAGES)})\s*==\s*(?P<version>\d+(?:\.\d+)*[\w.+]*)""",
     re.MULTILINE | re.IGNORECASE,
 )
-_CONDA = re.compile(
+_CONDA = regex(
     rf"""^\s*-\s*["']?(?:[\w-]+::)?(?P<name>{"|".join((*_PACKAGES, "pytorch"))})"""
     r"""\s*={1,2}\s*(?P<version>\d+(?:\.\d+)+[\w.+]*)""",
     re.MULTILINE | re.IGNORECASE,
 )
-_LOCKED = re.compile(
+_LOCKED = regex(
     rf"""^name = "(?P<name>{"|".join(_PACKAGES)})"\s*\nversion = "(?P<version>\d+(?:\.\d+)*[\w.+]*)\"""", re.MULTILINE
 )
-_BOUNDED = re.compile(
+_BOUNDED = regex(
     rf"""^[\s"']*(?P<name>{"|".join(_PACKAGES)})(?:\[[\w,-]*\])?(?:\s*=\s*["'])?[\s(]*"""
     r"""(?P<bounds>(?:(?:[<>]=?|~=|\^)\s*\d[\d.]*[\s,]*)+)""",
     re.MULTILINE | re.IGNORECASE,

@@ -22,6 +22,7 @@ from preflight.python.objects import (
 )
 from preflight.python.unknown_names import CONFIG_ITEMS
 from preflight.vocabulary.budgets import MADE_ITEMS, VALUE_LENGTH
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Unknown, unknown
 
 TEXT = frozenset(("lower", "upper", "strip", "startswith", "endswith", "split", "replace"))
@@ -79,7 +80,7 @@ def _text_method(site: CallSite, receiver: Expr, name: str) -> Abstract | None:
     return site.unknown(f".{name}() is not evaluated statically") if isinstance(receiver, Const) else None
 
 
-_FIELD = re.compile(r"\{(\w*)\}")
+_FIELD = regex(r"\{(\w*)\}")
 
 
 def _format(site: CallSite, receiver: Expr) -> Abstract:

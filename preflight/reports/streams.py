@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from typing import Literal, TextIO
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.errors import OutputError, ReaderGone
 
 Kind = Literal["text", "json", "github", "patch"]
@@ -31,12 +32,12 @@ _UNSAFE = (
     r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # ends of lines, and invisible characters
     r"\ud800-\udfff]"  # halves of characters: bytes of a file's name that are not UTF-8
 )
-_CONTROL = re.compile(_UNSAFE)
+_CONTROL = regex(_UNSAFE)
 _COLOUR = r"\x1b\[(?:0|[12]|3[1-6])(?:;(?:[12]|3[1-6]))*m"
 """The escape sequences of `reports.style.Look.paint`, which hide and move nothing."""
-_CONTROL_OR_COLOUR = re.compile(f"{_COLOUR}|{_UNSAFE}")
-_MARKED = re.compile(r"#(?=#\w*\[)")
-_LED = re.compile(rf"^((?:\s|{_COLOUR})*):(?=:[A-Za-z])", re.MULTILINE)
+_CONTROL_OR_COLOUR = regex(f"{_COLOUR}|{_UNSAFE}")
+_MARKED = regex(r"#(?=#\w*\[)")
+_LED = regex(rf"^((?:\s|{_COLOUR})*):(?=:[A-Za-z])", re.MULTILINE)
 
 
 def clean(text: str) -> str:

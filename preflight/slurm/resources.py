@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.notation import allocator_settings
 from preflight.vocabulary.reading import GPUS, MEMORY, SHM, Binding, Launch, Rank, Request
 from preflight.vocabulary.study import Source
@@ -13,7 +14,7 @@ from preflight.vocabulary.values import Const, Expr, Op, Unknown
 # These bindings have the rank of what is read from the program's text, so a later Trainer(num_nodes=4) wins. That a
 # request names no GPU has the rank of a default: a program that names its accelerator wins.
 
-_GPU = re.compile(r"gpu|cuda|dgx|tesla|shard|mps|\b(rtx|gtx|[ahlvpt]\d{1,3})", re.IGNORECASE)
+_GPU = regex(r"gpu|cuda|dgx|tesla|shard|mps|\b(rtx|gtx|[ahlvpt]\d{1,3})", re.IGNORECASE)
 """Names of generic resources, partitions and features that mean GPUs."""
 
 _SOURCES = {

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Collection, Iterable
 
 from preflight.store.database import StoreError
 from preflight.store.records import KeptRun, NotARun, of_plain, plain
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.words import plural
 
 ENDING = ".jsonl"
@@ -21,7 +21,7 @@ LARGEST = 1 << 20
 """Bytes of one file; a run of a thousand ranks has a tenth of it."""
 MOST_AT_ONCE = 20_000
 """Runs that one call brings in; the next one brings in more."""
-_OWN = re.compile(r"[0-9A-Za-z_-]{1,64}\.jsonl")
+_OWN = regex(r"[0-9A-Za-z_-]{1,64}\.jsonl")
 
 
 def put(folder: str, runs: Iterable[KeptRun]) -> int:

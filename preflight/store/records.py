@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import re
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
@@ -17,11 +16,12 @@ from msgspec.structs import replace
 from preflight import __version__
 from preflight.memory.device.law.catalogue import find, names
 from preflight.vocabulary import watched
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.watched import TIERS, End, WatchedHost, WatchedMachine, WatchedRun, WatchedTrial
 
-_HASH, _PLAIN = re.compile(r"sha256:[0-9a-f]{16}"), re.compile(r"[\w.+:-]{1,64}")
+_HASH, _PLAIN = regex(r"sha256:[0-9a-f]{16}"), regex(r"[\w.+:-]{1,64}")
 FORMAT = 1
 OUTCOMES: tuple[str, ...] = get_args(End)
 PHASES = (*watched.PHASES, "all")

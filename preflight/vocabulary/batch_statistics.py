@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.errors import suggestion
 from preflight.vocabulary.spelling import YOLO_HOMES
 from preflight.vocabulary.values import Cause, Unknown
@@ -24,7 +25,7 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "speech-seq2seq": ("ForConditionalGeneration", "ForSpeechSeq2Seq"),
 }  # fmt: skip
 """Endings of the classes of transformers that are trained for a task; for others all classes of a type count."""
-_CLASS = re.compile(r"(.+?)(For[A-Z]\w+|LMHeadModel|Model)")
+_CLASS = regex(r"(.+?)(For[A-Z]\w+|LMHeadModel|Model)")
 _DEPTH = 4
 """Configurations within configurations that are looked at."""
 

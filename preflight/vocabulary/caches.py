@@ -1,11 +1,14 @@
-"""Two caches: of the latest results, by the object that they were made from; and of all that readers made of files."""
+"""Two caches: of the latest results, by the object that they were made from; and of all that readers made of files.
+
+And regular expressions that are compiled when they are first used."""
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, AnyStr, Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -122,3 +125,25 @@ class Remembered:
             if memory._hidden and (kind.of_many or (where and where[0] in memory._hidden)):
                 return
             memory = memory._under
+
+
+def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """What `re.compile` returns, for the top of a module.
+
+    A check imports some hundred expressions and uses a fifth. To compile one takes as long as to import a small module.
+    """
+    return cast("re.Pattern[AnyStr]", _Later(text, flags))
+
+
+class _Later:
+    """Stands for a compiled expression: what is asked of it is asked of that one, and kept."""
+
+    def __init__(self, text: str | bytes, flags: int) -> None:
+        self._text, self._flags = text, flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # copies and pickles look for what an expression does not have
+            raise AttributeError(name)
+        found = getattr(re.compile(self._text, self._flags), name)
+        setattr(self, name, found)
+        return found

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from preflight.vocabulary.caches import regex
+
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _MOST = 2**63
 """No size in bytes is larger: SLURM and the operating system count in 64 bits."""
 _DIGITS = 18
 """Digits of the longest number that is read; 64 bits hold one more."""
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*$", re.IGNORECASE)
+_SIZE = regex(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*$", re.IGNORECASE)
 
 
 def parse_size(text: str | int | float) -> int | None:

@@ -17,26 +17,28 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-_TOKEN = re.compile(
+from preflight.vocabulary.caches import regex
+
+_TOKEN = regex(
     r"""(?P<comment>\#[^\r\n]*)|(?<!\w)(?P<prefix>[A-Za-z]{0,2})(?P<quote>\'\'\'|\"\"\"|'|")|\w+|\\.|.""", re.S
 )
-_FORMATTED = re.compile(r"""(?<!\w)(?:[fF][rR]?|[rR][fF])['"]""")
-_HARD = re.compile(r"""['"\\#\r\n]""")
+_FORMATTED = regex(r"""(?<!\w)(?:[fF][rR]?|[rR][fF])['"]""")
+_HARD = regex(r"""['"\\#\r\n]""")
 """What the expressions of an f-string could not have before Python 3.12, or only with some quotes."""
-_PARAMETERS = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+\w+[ \t]*(\[)", re.M)
-_ALIAS = re.compile(r"^[ \t]*type([ \t]+)\w+[ \t]*(\[|=(?!=))", re.M)
-_EXCEPT_STAR = re.compile(r"^[ \t]*except[ \t]*(\*)", re.M)
+_PARAMETERS = regex(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+\w+[ \t]*(\[)", re.M)
+_ALIAS = regex(r"^[ \t]*type([ \t]+)\w+[ \t]*(\[|=(?!=))", re.M)
+_EXCEPT_STAR = regex(r"^[ \t]*except[ \t]*(\*)", re.M)
 _OPEN, _CLOSE = "([{", ")]}"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-_PYTHON_2 = re.compile(
+_PYTHON_2 = regex(
     r"""^\s*(?:print\s+[^\s(=.,\[:]|print\s*>>|exec\s+["'\w]|raise\s+[\w.]+\s*,)|<>|(?<![\w.])\d+[lL]\b"""
     r"""|(?<![\w.])0\d+\b|`|(?<!\w)[uU][rR]['"]"""
 )
-_TWO_EXCEPTIONS = re.compile(r"^\s*except\s+[\w.]+\s*,")
+_TWO_EXCEPTIONS = regex(r"^\s*except\s+[\w.]+\s*,")
 """`except A, b:` names an exception in Python 2, and is a second type in Python 3.14."""
-_TEMPLATE_STRING = re.compile(r"""(?<!\w)(?:[tT][rR]?|[rR][tT])['"]""")
-_TEMPLATE = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}")
+_TEMPLATE_STRING = regex(r"""(?<!\w)(?:[tT][rR]?|[rR][tT])['"]""")
+_TEMPLATE = regex(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}")
 
 
 class _NotRead(Exception):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.errors import SettingsError
 
 
@@ -66,7 +67,7 @@ MAPPINGS = ("software.", "model.config.", "model.kwargs.", "train.peft.options."
 
 # Globs as people write them in ignore files.
 
-_TOKENS = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^\]]+\]|.", re.DOTALL)
+_TOKENS = regex(r"\*\*/|\*\*|\*|\?|\[!?[^\]]+\]|.", re.DOTALL)
 
 _Takes = Callable[[str], bool]
 _REMEMBERED = 4096

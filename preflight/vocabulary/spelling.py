@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from preflight.vocabulary import optimizer
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.extensions import wrong
 from preflight.vocabulary.job import MOST, Job, Part
 from preflight.vocabulary.notation import parse_size
@@ -349,7 +349,7 @@ PARTS: Mapping[str, Mapping[str, list[str]]] = _DATA["parts"]
 
 YOLO_HOMES = ("ultralytics:", "yolov5:")
 """The package `ultralytics`, and the repository ultralytics/yolov5."""
-YOLO_NAME = re.compile(r"(?:.*/)?yolo(v5|v8|11|v11)([nsmlx])(u?)(?:-(seg|pose|cls))?(?:\.pt|\.yaml|\.yml)?")
+YOLO_NAME = regex(r"(?:.*/)?yolo(v5|v8|11|v11)([nsmlx])(u?)(?:-(seg|pose|cls))?(?:\.pt|\.yaml|\.yml)?")
 YOLO_NOMINAL_BATCH = 64
 """`nbs` of ultralytics/cfg/default.yaml: its trainer accumulates gradients up to this batch by itself."""
 

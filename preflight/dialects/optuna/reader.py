@@ -7,10 +7,10 @@ integer's step defaults to 1, `n_jobs` runs trials in threads of one process.
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING
 
 from preflight.python.module import load_module
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import Binding, Call, Fact, Reading
 from preflight.vocabulary.text import Source
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 NAME = "optuna"
 
-_MENTION = re.compile(r"\boptuna\b|\.suggest_\w+\(|\.hyperparameter_search\(")
+_MENTION = regex(r"\boptuna\b|\.suggest_\w+\(|\.hyperparameter_search\(")
 _WORDS = ("optuna", "suggest_", "hyperparameter_search")
 """One of them is in every text that the pattern finds; to look for them takes a thousandth of the time."""
-_SUGGEST = re.compile(r"suggest_(int|float|categorical|uniform|loguniform|discrete_uniform)")
+_SUGGEST = regex(r"suggest_(int|float|categorical|uniform|loguniform|discrete_uniform)")
 
 
 def recognises(source: Source, project: Project) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import chain
 
 from preflight.dialects.program.followed import Followed
-from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.caches import CacheKind, regex
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
@@ -20,8 +20,8 @@ _NAMED = (
     "diffusers", "peft", "unsloth", "open_clip", "sentence_transformers", "bitsandbytes",
 )  # fmt: skip
 _NAMES = "|".join(_NAMED)
-_LIBRARIES = re.compile(rf"^\s*(?:from\s+(?:{_NAMES})\b|import\s(?:[\w., ]*[ ,])?(?:{_NAMES})\b)", re.MULTILINE)
-_TRAINS = re.compile(
+_LIBRARIES = regex(rf"^\s*(?:from\s+(?:{_NAMES})\b|import\s(?:[\w., ]*[ ,])?(?:{_NAMES})\b)", re.MULTILINE)
+_TRAINS = regex(
     r"\.(?:manual_)?backward\(|\b(?:NativeScaler|ApexScaler)\("
     r"|\b(?:\w*Trainer|(?:Seq2Seq)?TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\("
     r"|\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\b.*(?:parse|Parser)|HfArgumentParser\("
@@ -29,28 +29,28 @@ _TRAINS = re.compile(
     r"|\b(?:YOLO|RTDETR)\(.*?\.train\(|\b(?:LightningCLI|Fabric)\(|\bLightningCLI\)",
     re.DOTALL,
 )
-_ENTRY = re.compile(
+_ENTRY = regex(
     r"^if\s+__name__\s*==|^@hydra\.main|^(?:app|typer)\.|^wandb\.agent\("
     r"|^@\w+\.(?:local_entrypoint|function|cls)\("
     r"|^(?:\w+\s*=\s*)?(?:\w+\.fit|(?:ray\.)?tune\.(?:run|Tuner)|ray\.get)\(",
     re.MULTILINE,
 )
 """What starts something at the top of a file, by the functions of libraries; names of variables are anyone's."""
-_CALL = re.compile(r"^(?:[\w.]+\(|(?:for|while|with|if|try)\b.*:)", re.MULTILINE)
+_CALL = regex(r"^(?:[\w.]+\(|(?:for|while|with|if|try)\b.*:)", re.MULTILINE)
 """A call as a statement at the top of a file, perhaps in a block."""
-_RUNS = re.compile(
+_RUNS = regex(
     r"^(?!(?:def|class|async|import|from)\b|[@#\s])[^\n]*(?:\(|[\[{\\]$)|^(?:if|for|while|with|try)\b", re.MULTILINE
 )
 """A statement at the top of a file that may call something. Most modules of a tree have none, and are not parsed."""
-_COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
-_FITS_WHAT_IT_IS_GIVEN = re.compile(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
-_OPTUNA = re.compile(r"\btrial\.suggest_")
-_LOCAL_IMPORT = re.compile(
+_COMPOSES = regex(r"^@hydra\.main\b", re.MULTILINE)
+_FITS_WHAT_IT_IS_GIVEN = regex(r"\binstantiate\(.*\.(?:fit|train|learn|run)\(", re.DOTALL)
+_OPTUNA = regex(r"\btrial\.suggest_")
+_LOCAL_IMPORT = regex(
     r"^\s*(?:from\s+(\.*[\w.]*)\s+import\s*(?:\(([^()]*)\)|([\w, ]+|\*))|import\s+([\w.]+))", re.MULTILINE
 )
 _WHEN_STARTED: CacheKind[bool] = CacheKind("whether a program trains when it is started", of_many=True)
 """A sweep of scripts starts one program hundreds of times."""
-_COMMENT = re.compile(r"#[^\n]*")
+_COMMENT = regex(r"#[^\n]*")
 
 
 def recognises(source: Source, project: Project) -> bool:
@@ -92,11 +92,11 @@ def _trains_when_started(source: Source, project: Project) -> bool:
     return trains(source, project) or any(trains(other, project) for other in _imported(source, project))
 
 
-_INFERS = re.compile(r"\bno_grad\b|\binference_mode\b|\.eval\(\)|\.generate\(|\bpipeline\(|\bLLM\(")
+_INFERS = regex(r"\bno_grad\b|\binference_mode\b|\.eval\(\)|\.generate\(|\bpipeline\(|\bLLM\(")
 """What a program does that uses a trained model."""
-_OF_ITS_OWN = re.compile(r"backward|optim|\btrain\w*\(|[Tt]rainer|subprocess|os\.system|submitit|runpy|\bexec\(")
+_OF_ITS_OWN = regex(r"backward|optim|\btrain\w*\(|[Tt]rainer|subprocess|os\.system|submitit|runpy|\bexec\(")
 """Words of a program that may train after all: in a way that was not read, or by another program."""
-_OTHER_FRAMEWORK = re.compile(
+_OTHER_FRAMEWORK = regex(
     r"^\s*(?:from|import)\s+(?:jax|flax|tensorflow|keras|paddle|mxnet|sklearn|xgboost)\b|\.fit\(", re.MULTILINE
 )
 
@@ -118,8 +118,8 @@ def _imports_library(text: str) -> bool:
     return any(name in text for name in _NAMED) and bool(_LIBRARIES.search(text))
 
 
-_RUNS_TESTS = re.compile(r"^\s*(?:unittest|pytest)\.main\(|\(unittest\.TestCase\)|\(TestCase\)", re.MULTILINE)
-_HAS_TESTS = re.compile(
+_RUNS_TESTS = regex(r"^\s*(?:unittest|pytest)\.main\(|\(unittest\.TestCase\)|\(TestCase\)", re.MULTILINE)
+_HAS_TESTS = regex(
     r"^\s*(?:async\s+)?def\s+test_|^\s*(?:import|from)\s+(?:pytest|unittest)\b|\bMagicMock\(", re.MULTILINE
 )
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 import posixpath
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.python_grammar import parse_module
 from preflight.vocabulary.text import Source
@@ -25,7 +25,7 @@ MOST_PIECES = 120
 MOST_FILES = 16
 _FITS = frozenset({"train", "fit", "run", "learn", "launch", "start", "forward_backward"})
 """Methods of a trainer of a library that train, which a class of the project inherits."""
-_FOLDER = re.compile(r"[\w./-]{1,60}")
+_FOLDER = regex(r"[\w./-]{1,60}")
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -7,13 +7,12 @@ to have written.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 
 from msgspec import Struct
 
-from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.caches import CacheKind, regex
 from preflight.vocabulary.project import Project, UnreadableFile
 from preflight.vocabulary.values import Origin, Span
 from preflight.vocabulary.written import TextPart, WrittenText
@@ -24,8 +23,8 @@ _SECTIONS = {
     "setup.py": frozenset({""}),
 }
 """File -> its sections that name commands. In setup.py the lines stand in a list of texts."""
-_SECTION = re.compile(r"^[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#.*)?$")
-_ENTRY = re.compile(r"""["']?([\w.-]+)["']?\s*=\s*["']?([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)""")
+_SECTION = regex(r"^[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#.*)?$")
+_ENTRY = regex(r"""["']?([\w.-]+)["']?\s*=\s*["']?([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)""")
 
 
 class _Entry(Struct, frozen=True):

@@ -25,6 +25,7 @@ from preflight.dialects.shell.values import word_text
 from preflight.dialects.shell.written import files_written
 from preflight.frameworks import commands
 from preflight.frameworks.launchers import LaunchCommand, as_the_environment_says, asks_the_machine, take_apart
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.project import Project
 from preflight.vocabulary.reading import HET_GROUP, Launch, Link, LinkKind, Request, Submitted, Word
 from preflight.vocabulary.values import Cause, Const, Expr, Op, Span, Unknown, evaluate, unknown
@@ -66,7 +67,7 @@ _APPTAINER_FLAGS = frozenset(
 """Switches of `apptainer exec` (1.3) and of singularity before it."""
 
 _PROFILERS = frozenset({"nsys", "ncu", "py-spy", "strace", "valgrind", "scalene", "memray", "dcgmi", "perf"})
-_STARTERS = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|bash|sh")
+_STARTERS = regex(r"python[\d.]*|torchrun|accelerate|deepspeed|bash|sh")
 _ELSEWHERE = frozenset({"docker", "podman", "nerdctl", "kubectl", "oc"})
 """Commands whose `exec` starts a program in a container that runs already."""
 _TRAINERS = frozenset({"torchrun", "accelerate", "deepspeed", "wandb-agent"})

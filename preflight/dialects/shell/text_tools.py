@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.values import Const, Origin, Span
 
 Line = Const
@@ -129,9 +130,7 @@ def _sed(words: list[str], stdin: Lines | None, files: Callable[[str], Lines | N
     return None if match is None or lines is None else _one(lines, int(match[1]))
 
 
-_AWK = re.compile(
-    r"(?:NR==(?P<line>\w+?)(?P<more>[+-]\d+)?)?(?:\{print(?:\$(?P<field>\d+|NF))?;?(?:exit;?)?\})?", re.ASCII
-)
+_AWK = regex(r"(?:NR==(?P<line>\w+?)(?P<more>[+-]\d+)?)?(?:\{print(?:\$(?P<field>\d+|NF))?;?(?:exit;?)?\})?", re.ASCII)
 
 
 def _awk(words: list[str], stdin: Lines | None, files: Callable[[str], Lines | None]) -> Lines | None:

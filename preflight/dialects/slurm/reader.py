@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from preflight.dialects.slurm.array_jobs import ARRAY_INDEX, axis_of_lines, exprs_of, stated_axis, with_lines
-from preflight.vocabulary.caches import CacheKind
+from preflight.vocabulary.caches import CacheKind, regex
 from preflight.vocabulary.project import COMMAND_LINE, Project, Submission, UnreadableFile
 from preflight.vocabulary.reading import Binding, Call, Link, Problem, Rank, Reading, Request, Unread, Word
 from preflight.vocabulary.text import DocumentError, Source
@@ -45,8 +45,8 @@ _READ: CacheKind[Reading] = CacheKind("a script read without a call")
 MAX_SCRIPTS = 4
 """Scripts that start scripts, until one of them starts a program."""
 
-_DIRECTIVE = re.compile(r"^\ufeff?#SBATCH[ \t]", re.MULTILINE)
-_LAUNCH = re.compile(
+_DIRECTIVE = regex(r"^\ufeff?#SBATCH[ \t]", re.MULTILINE)
+_LAUNCH = regex(
     r"^[^#\n]*\b(python[\d.]*|torchrun|accelerate\s+launch|deepspeed|wandb\s+sweep|srun|axolotl|llamafactory-cli|"
     r"swift|litgpt|tune|trl|yolo|sbatch|bash|sh)\b",
     re.MULTILINE,

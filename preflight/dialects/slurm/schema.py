@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from preflight.slurm.controller import job as answers
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.notation import UNLIMITED, slurm_minutes
 
 MIB = 2**20
 _SCALE = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_MEMORY = re.compile(r"\s*\+?(\d+)([kmgt]?)b?", re.IGNORECASE)
-_COUNT = re.compile(r"\s*(-?)\+?(\d+)([km]?)\s*", re.IGNORECASE)
-_WHOLE = re.compile(r"\s*\+?(\d+)")
-_UNITED = re.compile(r"(\d+)([a-z]*)", re.IGNORECASE)
-_ALMOST = re.compile(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt])i?b?\s*", re.IGNORECASE)
+_MEMORY = regex(r"\s*\+?(\d+)([kmgt]?)b?", re.IGNORECASE)
+_COUNT = regex(r"\s*(-?)\+?(\d+)([km]?)\s*", re.IGNORECASE)
+_WHOLE = regex(r"\s*\+?(\d+)")
+_UNITED = regex(r"(\d+)([a-z]*)", re.IGNORECASE)
+_ALMOST = regex(r"\s*(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt])i?b?\s*", re.IGNORECASE)
 
 
 class Count(NamedTuple):
@@ -265,13 +266,13 @@ MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 # Times of --begin and --deadline, as sbatch reads them (parse_time, 22.05).
 
-_NAMED = re.compile(r"today|tomorrow|midnight|noon|fika|teatime", re.IGNORECASE)
-_NOW = re.compile(r"now[ \t]*(?:[+-]\s*\d[\d\s]*(?:(?:second|minute|hour|day|week)s?)?)?", re.IGNORECASE)
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\s*([ap]m)?", re.IGNORECASE)
-_ISO = re.compile(r"\d{4}-(\d{1,2})-(\d{1,2})")
-_DATE = re.compile(r"(\d{2}|\d(?!\d))[./]?(\d{2}|\d(?!\d))[./]?(?:\d\d)?")
+_NAMED = regex(r"today|tomorrow|midnight|noon|fika|teatime", re.IGNORECASE)
+_NOW = regex(r"now[ \t]*(?:[+-]\s*\d[\d\s]*(?:(?:second|minute|hour|day|week)s?)?)?", re.IGNORECASE)
+_CLOCK = regex(r"(\d{1,2}):(\d\d)(?::(\d\d))?\s*([ap]m)?", re.IGNORECASE)
+_ISO = regex(r"\d{4}-(\d{1,2})-(\d{1,2})")
+_DATE = regex(r"(\d{2}|\d(?!\d))[./]?(\d{2}|\d(?!\d))[./]?(?:\d\d)?")
 """Months and days take two digits where two follow each other: `12` is a month without a day."""
-_SINCE_1970 = re.compile(r"uts(\d+)", re.IGNORECASE)
+_SINCE_1970 = regex(r"uts(\d+)", re.IGNORECASE)
 
 
 def is_date(text: str) -> bool:
@@ -313,7 +314,7 @@ def _piece(text: str, at: int) -> int | None:
 
 # Options of sbatch whose value is one of a few words (22.05 and later).
 
-_SIGNAL = re.compile(r"(?:[RB]|BR|RB)?:?\s*(-?\w+)(?:@(\d+))?", re.IGNORECASE)
+_SIGNAL = regex(r"(?:[RB]|BR|RB)?:?\s*(-?\w+)(?:@(\d+))?", re.IGNORECASE)
 _MAIL = (
     "NONE|ARRAY_TASKS|BEGIN|END|FAIL|INVALID_DEPEND|REQUEUE|ALL|STAGE_OUT|TIME_LIMIT|TIME_LIMIT_90|TIME_LIMIT_80|"
     "TIME_LIMIT_50"

@@ -5,7 +5,6 @@ A macro is expanded only as a whole element; an unknown macro is removed (wandb/
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
@@ -13,11 +12,12 @@ from msgspec.structs import replace
 from preflight.documents.yaml import YamlDocument
 from preflight.frameworks.launchers import LaunchCommand, take_apart
 from preflight.frameworks.wandb_space import SweepSpace
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.reading import Word, word
 from preflight.vocabulary.values import Cause, Const, Expr, Origin, Route, Value, unknown
 
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
-_MACRO = re.compile(r"\$\{([^}]*)\}")
+_MACRO = regex(r"\$\{([^}]*)\}")
 _HYDRA = {"args_no_hyphens": "", "args_append_hydra": "+", "args_override_hydra": "++"}
 
 

@@ -14,6 +14,7 @@ from preflight.dialects.wandb.command import commands
 from preflight.documents.schema_errors import SchemaError
 from preflight.documents.yaml import YamlDocument, yaml_of
 from preflight.frameworks.wandb_space import METHODS, Complaint, OriginOf, SweepSpace, kind_of, read_space
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.project import Project, without_dots
 from preflight.vocabulary.reading import Call, Fact, Link, Problem, ProblemSeverity, Reading, Setting, cannot_be_parsed
 from preflight.vocabulary.text import DocumentError, Source
@@ -23,13 +24,13 @@ from preflight.vocabulary.words import plural
 NAME = "wandb"
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-_METHOD = re.compile(rf"""^[ \t]*["']?method["']?[ \t]*:[ \t]*["']?({"|".join(METHODS)})\b""", re.M)
-_PARAMETERS = re.compile(r"""^[ \t]*["']?parameters["']?[ \t]*:""", re.M)
+_METHOD = regex(rf"""^[ \t]*["']?method["']?[ \t]*:[ \t]*["']?({"|".join(METHODS)})\b""", re.M)
+_PARAMETERS = regex(r"""^[ \t]*["']?parameters["']?[ \t]*:""", re.M)
 MOST_FOLDERS = 400
 """Names in a folder that are looked at for the program of a sweep."""
 _COMPANIONS = frozenset({"program", "command", "metric", "metrics", "early_terminate", "run_cap", "controller"})
-_TEMPLATE = re.compile(r"\{%.*?%\}|\{\{.*?\}\}", re.S)
-_YAML_11_TEXT = re.compile(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+|[-+]?\.[0-9_]+[eE][-+]?[0-9]+")
+_TEMPLATE = regex(r"\{%.*?%\}|\{\{.*?\}\}", re.S)
+_YAML_11_TEXT = regex(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+|[-+]?\.[0-9_]+[eE][-+]?[0-9]+")
 _NUMERIC_KEYS = frozenset({"value", "values", "min", "max", "q", "mu", "sigma", "a", "b", "probabilities"})
 
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from preflight.memory.device.law import loss_and_kernels
 from preflight.memory.device.law.tape import NotRegular
-from preflight.memory.device.lower_bound import lower_bound
 from preflight.memory.device.open_settings import (
     at_least,
     at_most,
@@ -91,6 +90,8 @@ def _without_a_law(
 ) -> DeviceEstimate | Unknown:
     """The estimate of a job that has no law because a setting is not known: over all values of the setting, of its
     most where that fits, else a lower bound."""
+    from preflight.memory.device.lower_bound import lower_bound
+
     estimated = partial(estimate, gpu=gpu, tracing=tracing, verdict_alone=verdict_alone)
     found = over_candidates(job, reason, estimated)
     if not isinstance(found, Unknown):

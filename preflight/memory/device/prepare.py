@@ -83,7 +83,7 @@ def _rank(job: Job, gpu: Gpu | None, layout: ShardLayout, compiled: bool, tracin
     made = laws.made
     rows = made.parameters.sizes(made.tape.depths, dims)
     if job.train.quantization.type in ("nf4", "fp4"):
-        rows = scales(rows, bool(job.train.quantization.double_quant))
+        rows = tuple(scales(rows, bool(job.train.quantization.double_quant)))
     if job.train.optimizer is None:
         return missing("train.optimizer")
     rank = rank_of(layout, resolved, laws, rows)

@@ -14,7 +14,8 @@ from preflight.memory.device.law.workload import Config, Resolved, WorkloadReque
 from preflight.memory.device.workloads import image_models, registry
 from preflight.vocabulary.batch_statistics import type_of
 from preflight.vocabulary.budgets import MODEL_LAYERS
-from preflight.vocabulary.edits_of_job import with_fields
+from preflight.vocabulary.caches import regex
+from preflight.vocabulary.edits_of_job import unchecked
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.machine import Gpu
 from preflight.vocabulary.tracing import TRACE, Tracing
@@ -95,9 +96,9 @@ def model_of_folder(path: str) -> str | None:
     return f"{owner}/{last}" if owner and catalogue.find(f"{owner}/{last}") is not None else found.name
 
 
-_SIZE = re.compile(r"(?:^|[-_/])(\d+(?:\.\d+)?)([bm])(?=$|[-_/.])", re.IGNORECASE)
+_SIZE = regex(r"(?:^|[-_/])(\d+(?:\.\d+)?)([bm])(?=$|[-_/.])", re.IGNORECASE)
 """`7B` of `Taiwan-LLM-7B-v2.0-chat`, a word of its own: not `8x7B`, `A3B` or `Qwen2.5B`."""
-_FEWER_BITS = re.compile(r"awq|gptq|gguf|exl2|mlx|bnb|nf4|int[48]|fp[48]|\d[-_]?bit", re.IGNORECASE)
+_FEWER_BITS = regex(r"awq|gptq|gguf|exl2|mlx|bnb|nf4|int[48]|fp[48]|\d[-_]?bit", re.IGNORECASE)
 _SIZES = (Decimal("0.1"), Decimal(1000))
 """Billions of parameters that a name may speak of."""
 _ROUNDED = Decimal("0.9")
@@ -191,8 +192,8 @@ def taken_by_law(job: Job, tracing: Tracing) -> Mapping[str, str]:
 
     `tracing` is that of the estimate: kinds of models that are only traced are asked about where traces are allowed.
     """
-    one = with_fields(job, {name: value for name, value in _ENOUGH.items() if job.get(name) is None})
+    one = unchecked(job, {name: value for name, value in _ENOUGH.items() if job.get(name) is None})
     found = resolve(one, None, tracing)
     if isinstance(found, Unknown) and _SIDE in found.fields:
-        found = resolve(with_fields(one, {_SIDE: 224}), None, tracing)
+        found = resolve(unchecked(one, {_SIDE: 224}), None, tracing)
     return {} if isinstance(found, Unknown) else found.workload.assumes(job, found)

@@ -10,6 +10,7 @@ from shipped import prepare
 
 from preflight.machines.gpus import find_gpu
 from preflight.memory.device.law import catalogue
+from preflight.memory.device.step.prepared import PreparedJob
 from preflight.vocabulary.estimates import DEVICE_PARTS, DeviceEstimate
 from preflight.vocabulary.job import build
 from preflight.vocabulary.values import Unknown
@@ -67,6 +68,22 @@ def test_parameter_count(name: str) -> None:
     assert not isinstance(ready, Unknown), ready
     # RoBERTa's checkpoints have one token type where its config class has two: one row of 768 or 1,024.
     assert sum(n for n, _, _ in ready.parameters) == pytest.approx(COUNTS[name], abs=1024 if "roberta" in name else 0)
+
+
+def test_all_points_of_a_search_share_the_weights_of_their_model() -> None:
+    def ready(name: str, batch: int, length: int) -> PreparedJob:
+        found = prepare(build({"model.name": name, "train.batch_size": batch, "train.seq_len": length}))
+        assert not isinstance(found, Unknown)
+        return found
+
+    one, other = ready("gpt2", 4, 128), ready("gpt2", 7, 300)
+    assert one.dims != other.dims
+    assert one.parameters is other.parameters
+    assert one.rank.rows is other.rank.rows
+    assert one.rank.owned is other.rank.owned  # summed once, and the optimizer's step is made of it once
+    deeper = ready("gpt2-medium", 4, 128)  # the same law, at other dimensions
+    assert len(deeper.parameters) > len(one.parameters)
+    assert deeper.gradients > one.gradients
 
 
 @pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.slow)])

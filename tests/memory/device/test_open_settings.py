@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from preflight.engine.job_by_hand import completed
 from preflight.memory.device import estimate
+from preflight.memory.device.open_settings import at_most
 from preflight.vocabulary.estimates import DeviceEstimate
 from preflight.vocabulary.job import Job, build
-from preflight.vocabulary.values import Unknown
+from preflight.vocabulary.values import Unknown, missing
 
 GIB = 2**30
 OPEN = {"model.name": "bert-large-uncased", "task": "sequence-classification", "train.batch_size": 16,
@@ -93,3 +94,20 @@ def test_without_a_gpu_nothing_is_judged() -> None:
     found = estimate(job(), None)
     assert isinstance(found, Unknown)
     assert found.words == "train.precision is not known"
+
+
+def test_no_length_is_estimated_where_the_longest_surely_does_not_fit() -> None:
+    asked: list[int | None] = []
+
+    def counted(one: Job) -> DeviceEstimate | Unknown:
+        asked.append(one.train.seq_len)
+        return estimate(one, None)
+
+    fields = {"train.seq_len": None, "train.precision": "fp32", "machine.gpu_memory": 10 * GIB}
+    length = missing("train.seq_len")
+    assert at_most(job(**fields), length, counted, lambda one: False) is None
+    assert asked == []
+    assert at_most(job(**fields), length, counted, lambda one: None) is None
+    assert asked == [512]  # the shortest is asked only where the longest fits
+    assert at_most(job(**{**fields, "machine.gpu_memory": 80 * GIB}), length, counted, lambda one: True) is not None
+    assert asked == [512, 512, 1]

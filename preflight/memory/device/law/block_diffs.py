@@ -8,12 +8,13 @@ number of words that stay, ":", the number of words of block N that go, and the 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import MutableMapping, Sequence
 from difflib import SequenceMatcher
 
-_OWN = re.compile(r"([-+])(\d+)$")
+from preflight.vocabulary.caches import regex
+
+_OWN = regex(r"([-+])(\d+)$")
 LOOK_BACK = 250
 """Earlier blocks that one is compared with: laws follow each other by setup, so what is alike is near."""
 CANDIDATES = 6

@@ -8,13 +8,14 @@ as they are, because what differs there (first inputs, last outputs) is real.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
-_LAYER = re.compile(r"^(.*?[A-Za-z_]\w*)\.(\d+)(?:\.|$)")
+from preflight.vocabulary.caches import regex
+
+_LAYER = regex(r"^(.*?[A-Za-z_]\w*)\.(\d+)(?:\.|$)")
 
 Where: TypeAlias = "tuple[str, str, int] | None"
 """(phase, stack, layer), None outside of any stack."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from preflight.memory.device.law.setup import Setup
 from preflight.memory.device.law.sizes import Size, evaluate
 from preflight.memory.device.law.tape import Tape, without_workspaces
+from preflight.vocabulary.caches import BoundedCache
 
 Runner: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], "list[dict[str, Any]]"]
 """Runs the requested traces, and returns the tracer's replies."""
@@ -46,8 +47,18 @@ class Parameters(Struct, frozen=True):
     """Parameters that only the first layer of a stack has, in addition."""
     buffers: Size = ()
 
-    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[Weight]:
-        """Every parameter at dimensions."""
+    def sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> tuple[Weight, ...]:
+        """Every parameter at dimensions: one object for all batches and lengths, so that what is made of it is kept."""
+        names = _NAMES.get(self, None, self._names)
+        key = tuple(dims[name] for name in names), tuple(dims[depths[stack]] for stack in self.layer)
+        return _SIZES.get(self, key, lambda: tuple(self._sizes(depths, dims)))
+
+    def _names(self) -> tuple[str, ...]:
+        """The dimensions that the parameters depend on."""
+        rows = (*self.outside, *(row for rows in (*self.layer.values(), *self.first.values()) for row in rows))
+        return tuple(sorted({name for size, _, _ in rows for _, monomial in size for name, _ in monomial}))
+
+    def _sizes(self, depths: Mapping[str, str], dims: Mapping[str, int]) -> list[Weight]:
         found = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in self.outside]
         for stack, rows in self.layer.items():
             first = self.first.get(stack, ())
@@ -55,6 +66,10 @@ class Parameters(Struct, frozen=True):
             one = [(evaluate(size, dims), nbytes, trainable) for size, nbytes, trainable in rows]
             found += one * dims[depths[stack]]
         return found
+
+
+_NAMES: BoundedCache[tuple[str, ...]] = BoundedCache(64)
+_SIZES: BoundedCache[tuple[Weight, ...]] = BoundedCache(64)
 
 
 class MadeLaw(Struct, frozen=True):

@@ -10,10 +10,11 @@ Derived dimensions are functions of others: `s8` is s rounded up to a multiple o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeAlias
+
+from preflight.vocabulary.caches import regex
 
 Monomial: TypeAlias = "tuple[tuple[str, int], ...]"
 Size: TypeAlias = "tuple[tuple[int | float, Monomial], ...]"
@@ -21,7 +22,7 @@ Size: TypeAlias = "tuple[tuple[int | float, Monomial], ...]"
 ROUNDINGS = (8, 16, 32)
 """Multiples that kernels pad a length to: 8 (attention bias), 32 (memory-efficient attention's logsumexp)."""
 
-_DERIVED = re.compile(r"([a-zA-Z]+)(8|16|32)$")
+_DERIVED = regex(r"([a-zA-Z]+)(8|16|32)$")
 
 
 def round_up(x: int, multiple: int) -> int:

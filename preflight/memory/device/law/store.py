@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import re
 import zlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -28,6 +27,7 @@ from preflight.memory.device.law.workload import Resolved
 from preflight.system import observed
 from preflight.system.files import UnreadableFile, read_bytes
 from preflight.vocabulary.budgets import LAW_BYTES
+from preflight.vocabulary.caches import regex
 
 LAWS = Path(__file__).with_name("laws")
 FORMAT = 3
@@ -62,7 +62,7 @@ class StaleLaw(Exception):
     """A law file of another format or an old tracer; the message names it and the remedy."""
 
 
-_NAME = re.compile(r"[\w.-]{1,200}")
+_NAME = regex(r"[\w.-]{1,200}")
 
 
 class LawKey(Struct, frozen=True):

@@ -10,7 +10,6 @@ to `.grad` here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -20,8 +19,9 @@ from msgspec.structs import replace
 
 from preflight.memory.device.law.layers import LayerBlock, LayerItem
 from preflight.memory.device.law.sizes import Size, evaluate, with_derived
+from preflight.vocabulary.caches import regex
 
-_LAYER_NUMBER = re.compile(r"(?<=[a-z_])\.\d+\.")
+_LAYER_NUMBER = regex(r"(?<=[a-z_])\.\d+\.")
 
 WORKSPACE = "c"
 """Mark of the birth of a convolution's workspace."""

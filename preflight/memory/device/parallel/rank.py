@@ -11,9 +11,13 @@ from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.workload import Storage
 from preflight.memory.device.optimizers import step
 from preflight.memory.device.parallel.layout import ShardLayout
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.optimizer import Step
+
+_WEIGHTS: BoundedCache[int] = BoundedCache(64)
+"""Bytes of the weights of a model: it has the same at every point of a search over batches and lengths."""
 
 
 class DeviceRank(Struct, frozen=True):
@@ -35,7 +39,7 @@ class DeviceRank(Struct, frozen=True):
 
     @property
     def weights(self) -> int:
-        return math.ceil(sum(n * size for n, size, _ in self.rows))
+        return _WEIGHTS.get(self.rows, None, lambda: math.ceil(sum(n * size for n, size, _ in self.rows)))
 
     def stepped(self, name: str, implementation: str) -> Step | None:
         """This rank's optimizer step; None for an optimizer that is not known. ZeRO steps over one tensor after the

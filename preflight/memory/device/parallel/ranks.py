@@ -10,6 +10,7 @@ from preflight.memory.device.law.law import Laws
 from preflight.memory.device.law.workload import Resolved
 from preflight.memory.device.parallel.layout import ShardLayout
 from preflight.memory.device.parallel.rank import DeviceRank
+from preflight.vocabulary.caches import BoundedCache
 from preflight.vocabulary.values import Unknown
 
 PACKED = 0.5
@@ -42,10 +43,20 @@ def derive(rank: DeviceRank, laws: Laws) -> Laws:
 def _alone(
     layout: ShardLayout, laws: Laws, dims: Mapping[str, int], rows: Sequence[tuple[int, float, bool]]
 ) -> DeviceRank:
-    trainable = [(n, int(size)) for n, size, trains in rows if trains]
-    gradients = 0 if layout.offload == "gradients" else sum(n * size for n, size in trainable)
-    owned = () if layout.offload == "optimizer" else tuple(trainable)
-    return DeviceRank(layout, laws, dims, tuple(rows), (), gradients, owned, ())
+    rows = tuple(rows)
+    trainable, nbytes = _TRAINABLE.get(rows, None, lambda: _trainable(rows))
+    gradients = 0 if layout.offload == "gradients" else nbytes
+    owned = () if layout.offload == "optimizer" else trainable
+    return DeviceRank(layout, laws, dims, rows, (), gradients, owned, ())
+
+
+_TRAINABLE: BoundedCache[tuple[tuple[tuple[int, int], ...], int]] = BoundedCache(64)
+
+
+def _trainable(rows: Sequence[tuple[int, float, bool]]) -> tuple[tuple[tuple[int, int], ...], int]:
+    """(elements, bytes per element) of what is trained, and the bytes of it all."""
+    found = tuple((n, int(size)) for n, size, trains in rows if trains)
+    return found, sum(n * size for n, size in found)
 
 
 def _hidden(dims: Mapping[str, int]) -> int | None:

@@ -83,7 +83,7 @@ class Segment(Struct, frozen=True):
 Event: TypeAlias = "tuple[str, int, int, int, str, str]"
 """(kind as in `expand.expand`, birth, bytes, part, phase, mark)."""
 Shape: TypeAlias = "tuple[Order, tuple[int, ...], tuple[int, ...], tuple[str, ...]]"
-_SHAPES: BoundedCache[Shape] = BoundedCache(8)
+_SHAPES: BoundedCache[Shape] = BoundedCache(64)
 
 
 def _shape(tape: Tape, dims: Mapping[str, int], outputs_kept: bool) -> Shape:

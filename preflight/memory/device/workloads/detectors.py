@@ -9,7 +9,6 @@ heads: their re-implementations were a fifth below the zoo's measurements, for a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -24,6 +23,7 @@ from preflight.memory.device.workloads.own_step import (
     objects_of_data,
     without_mask,
 )
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.values import Cause, Unknown
 
@@ -42,17 +42,17 @@ TENSOR_CORES = (8, 0)
 WIDER = (0.04, 0.12)
 """On top of other intervals, below and above: the libraries' own code differs. 21 of the 22 measured runs of
 docs/reference/other-models.md are inside."""
-_D2 = re.compile(
+_D2 = regex(
     r"(?:e2e_)?(faster_rcnn|mask_rcnn|cascade_mask_rcnn|retinanet|rpn)"
     r"_(R|X)_?(50|101)(?:_32x8d)?(?:[-_](FPN|C4|DC5))?(?:_\dx)?"
 )
 """Names of detectron2's and maskrcnn_benchmark's configurations, and those of detectron2's table of results."""
-_D2_FILE = re.compile(r"(?:detectron2:)?(?:configs/)?(?:COCO-\w+|Misc)/(\w+)\.ya?ml")
-_MMDET = re.compile(
+_D2_FILE = regex(r"(?:detectron2:)?(?:configs/)?(?:COCO-\w+|Misc)/(\w+)\.ya?ml")
+_MMDET = regex(
     r"(?:.*/)?(faster|mask|retinanet)(?:[-_]rcnn)?_([rx])(18|50|101)([-_]caffe)?(?:[-_](32|64)x4d)?_fpn(?:_fp16)?"
     r"(?:_(?:amp-)?\dx)?(?:_coco)?(?:\.py)?"
 )
-_TORCHVISION = re.compile(r"torchvision:(fasterrcnn|maskrcnn|retinanet)_resnet50_fpn$")
+_TORCHVISION = regex(r"torchvision:(fasterrcnn|maskrcnn|retinanet)_resnet50_fpn$")
 
 
 class Detector(OwnStep, frozen=True):

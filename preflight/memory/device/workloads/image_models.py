@@ -17,6 +17,7 @@ from preflight.memory.device.law.made import MadeLaw, Runner
 from preflight.memory.device.law.store import image_path
 from preflight.memory.device.law.workload import Resolved, Workload, WorkloadRequest
 from preflight.memory.device.workloads.own_step import begin, without_mask
+from preflight.vocabulary.caches import regex
 from preflight.vocabulary.job import Job
 from preflight.vocabulary.notation import NEWEST, release
 from preflight.vocabulary.values import Cause, Unknown
@@ -42,7 +43,7 @@ ALIKE = (*VALUES_ONLY, "num_classes")
 """Keyword arguments that one law serves for: those of values, and of the last layer (which it has at 1,000 classes)."""
 LIBRARIES = ("timm:", "torchvision:")
 """Targets that are built without importing code of the user's."""
-_WITHOUT_ATTENTION = re.compile(
+_WITHOUT_ATTENTION = regex(
     r"(?!.*hybrid).*(res(net|next|nest|2net|mlp)|regnet|vgg|densenet|mobilenet|efficientnet|convnext|darknet|inception|"
     r"xception|mnasnet|nfnet|dla\d|dpn\d|hrnet|lcnet|tinynet|rexnet|ghostnet|mixnet|gernet|alexnet|googlenet|squeezenet|"
     r"shufflenet|mixer|gmlp|poolformer).*"
