@@ -135,7 +135,7 @@ def test_what_launchers_pass_on(tree: Path) -> None:
         started("accelerate launch --mixed_precision bf16 train.py").environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
     )
     assert started("deepspeed --num_gpus 1 train.py --x").arguments == ("--local_rank=0", "--x")
-    assert started("python -m torch.distributed.launch train.py --x").arguments == ("--local_rank=0", "--x")
+    assert started("python -m torch.distributed.launch train.py --x").arguments == ("--local-rank=0", "--x")
     assert started("python -m torch.distributed.launch --use_env train.py --x").arguments == ("--x",)
     assert started("srun -n 4 python train.py").environment["SLURM_NTASKS"] == "4"
 

@@ -7,6 +7,8 @@ from typing import Any
 
 WORDS = 600
 """Words of a made-up text: longer than most programs cut them, so that a stated length decides."""
+SHORT = 16
+"""Words of the shortest that are tried."""
 _SPECIAL = 8
 """Tokens that a tokenizer adds to a text (Whisper: five)."""
 _TOO_LONG = (
@@ -22,6 +24,8 @@ class Texts:
 
     length = WORDS
     """Words of each of them: fewer, once a model has ended with as many."""
+    many = False
+    """Whether there are more of them: a part of them was empty, or a program took more than there were."""
 
 
 def text() -> str:
