@@ -152,7 +152,7 @@ class _MadeUp:
         if _LANGUAGES.fullmatch(name):
             pairs = [dict.fromkeys(name.split("-"), made_text())] * _rows()
             return _marked(self._module.Dataset.from_dict({"id": list(map(str, range(_rows()))), "translation": pairs}))
-        values = {key: [made_text()] * _rows() for key in _COLUMNS.get(name, ("text",))}
+        values = {key: [made_text(number) for number in range(_rows())] for key in _COLUMNS.get(name, ("text",))}
         features = {key: self._module.Value("string") for key in values}
         columns: dict[str, Any] = {**values, "label": [0, 1] * (_rows() // 2), "idx": list(range(_rows()))}
         features.update(label=self._module.ClassLabel(names=["no", "yes"]), idx=self._module.Value("int32"))
@@ -275,7 +275,7 @@ def _value(name: str, number: int) -> Any:
         return Image.new("RGB", PICTURE)
     if _FOLDS.search(name.lower()):
         return number % 10 + 1
-    return number % 2 if _NUMBERS.search(name.lower()) else made_text()
+    return number % 2 if _NUMBERS.search(name.lower()) else made_text(number)
 
 
 _FILE = re.compile(r"image|img|photo|picture|file|path", re.IGNORECASE)

@@ -323,6 +323,7 @@ class Tokenizers:
             sep_token="<sep>", mask_token="<mask>", model_input_names=names, model_max_length=longest, **pad,
         )  # fmt: skip
         tokenizer.chat_template = _TEMPLATE
+        tokenizer.add_prefix_space = False  # GPT-2's class before transformers 5 looks at it
         self._tape.assume(f"the tokenizer of {name} is made up, with a token for each word", "train.seq_len")
         return tokenizer
 
