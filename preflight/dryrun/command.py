@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from preflight.dialects.shell.launch import without_launchers
+from preflight.dryrun import accelerate_config
 from preflight.system.processes import found_program
 from preflight.vocabulary.errors import UsageError
 from preflight.vocabulary.reading import Launch, word
@@ -154,6 +155,10 @@ def _program(
     interpreter: str, target: str, module: bool, arguments: tuple[str, ...], launch: Launch, gpus: int | None
 ) -> StartedProgram:
     nodes, ranks, total = (_number(one) for one in (launch.nodes, launch.ranks_per_node, launch.total_ranks))
+    file = launch.environment.get("ACCELERATE_CONFIG_FILE") if launch.launcher == "accelerate" else None
+    settings = accelerate_config.read(str(evaluate(file))) if file is not None else {}
+    nodes = nodes or accelerate_config.number(settings, "num_machines")
+    total = total or accelerate_config.number(settings, "num_processes")
     assumed: tuple[str, ...] = ()
     open_count = isinstance(launch.ranks_per_node, Const) and isinstance(launch.ranks_per_node.value, Unknown)
     if ranks is None and total is not None:
@@ -162,7 +167,7 @@ def _program(
         ranks = gpus or 1
         if (open_count or launch.launcher == "deepspeed") and gpus is None:
             assumed = ("the command starts a process on every GPU: one was assumed (--gpus N says how many)",)
-    environment = {
+    environment = accelerate_config.variables(settings) | {
         name: str(value)
         for name, expr in launch.environment.items()
         if name.isidentifier() and not isinstance(value := evaluate(expr), Unknown)

@@ -36,8 +36,8 @@ class LaunchCommand(Struct, frozen=True):
 
     @property
     def rank(self) -> tuple[str, ...]:
-        """The first of `ranks` as the program sees it."""
-        return tuple(text(one) or "" for one in self.ranks[:1])
+        """The last of `ranks`, which is that of a current torch, as the program sees it."""
+        return tuple(text(one) or "" for one in self.ranks[-1:])
 
 
 class _Seen(Struct):

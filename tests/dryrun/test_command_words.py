@@ -135,7 +135,7 @@ def test_what_launchers_pass_on(tree: Path) -> None:
         started("accelerate launch --mixed_precision bf16 train.py").environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
     )
     assert started("deepspeed --num_gpus 1 train.py --x").arguments == ("--local_rank=0", "--x")
-    assert started("python -m torch.distributed.launch train.py --x").arguments == ("--local_rank=0", "--x")
+    assert started("python -m torch.distributed.launch train.py --x").arguments == ("--local-rank=0", "--x")
     assert started("python -m torch.distributed.launch --use_env train.py --x").arguments == ("--x",)
     assert started("srun -n 4 python train.py").environment["SLURM_NTASKS"] == "4"
 
@@ -143,3 +143,43 @@ def test_what_launchers_pass_on(tree: Path) -> None:
 def test_a_number_of_processes_that_is_not_known_is_assumed(tree: Path) -> None:
     assert "one was assumed" in started("torchrun --nproc-per-node=gpu train.py").assumptions[0]
     assert started("torchrun --nproc-per-node=gpu train.py", 2).assumptions == ()
+
+
+FSDP = """\
+distributed_type: FSDP
+fsdp_config: {fsdp_sharding_strategy: FULL_SHARD, fsdp_use_orig_params: true, other: 1}
+mixed_precision: bf16
+num_machines: 2
+num_processes: 8
+"""
+ZERO = """\
+distributed_type: DEEPSPEED
+deepspeed_config: {zero_stage: 3, zero3_init_flag: true, gradient_clipping: 1.0}
+mixed_precision: no
+num_processes: 4
+"""
+
+
+def test_what_accelerate_reads_of_its_file(tree: Path) -> None:
+    Path("a.yaml").write_text(FSDP)
+    found = started("accelerate launch --config_file a.yaml train.py")
+    assert (found.nodes, found.ranks_per_node, found.environment["WORLD_SIZE"]) == (2, 4, "8")
+    assert found.environment["ACCELERATE_USE_FSDP"] == found.environment["FSDP_USE_ORIG_PARAMS"] == "true"
+    assert found.environment["FSDP_SHARDING_STRATEGY"] == "FULL_SHARD"
+    assert "OTHER" not in found.environment
+    assert found.environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
+    Path("z.yaml").write_text(ZERO)
+    found = started("accelerate launch --config_file z.yaml --num_processes 2 --mixed_precision fp16 train.py")
+    assert (found.nodes, found.ranks_per_node) == (1, 2)
+    assert found.environment["ACCELERATE_MIXED_PRECISION"] == "fp16"
+    assert found.environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "3"
+    assert found.environment["ACCELERATE_DEEPSPEED_ZERO3_INIT"] == "true"
+    assert found.environment["ACCELERATE_GRADIENT_CLIPPING"] == "1.0"
+
+
+@pytest.mark.parametrize(("text", "words"), [("- 1\n", "no settings"), ("a: [\n", "no YAML"), (None, "a.yaml")])
+def test_files_that_accelerate_cannot_read(text: str | None, words: str, tree: Path) -> None:
+    if text is not None:
+        Path("a.yaml").write_text(text)
+    with pytest.raises(UsageError, match=words):
+        started("accelerate launch --config_file a.yaml train.py")

@@ -125,7 +125,7 @@ def test_sizes_of_pictures_that_are_stated(
 
 
 def test_classes_follow_the_one_that_was_missed() -> None:
-    x = [[256], [True], "int64", 0]
+    x = [[300], [True], "int64", 0]
     found = guesses(x=x)
     assert found.learnt(KeyError(1), None) is None  # there are two from the beginning
     assert found.learnt(KeyError(7), None)[""][1] == 10

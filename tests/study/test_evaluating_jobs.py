@@ -12,6 +12,7 @@ from preflight.vocabulary.settings import Settings
 
 JOB = "#!/bin/bash\n#SBATCH --gres=gpu:1\n{}\n"
 EVALUATES = "import torch\nfrom nets import net\nwith torch.no_grad():\n    print(net()(x))\n"
+PREDICTS = "from transformers import Trainer\nfrom nets import net\nprint(Trainer(net()).predict(data))\n"
 NET = """
 import torch
 def net():
@@ -35,6 +36,10 @@ def test_a_job_that_evaluates_is_no_study(command: str, tmp_path: Path) -> None:
     assert studies(command, EVALUATES, tmp_path) == 0
 
 
+def test_a_job_with_a_trainer_that_predicts_alone_is_no_study(tmp_path: Path) -> None:
+    assert studies("python use.py", PREDICTS, tmp_path) == 0
+
+
 @pytest.mark.parametrize(
     ("command", "program", "net"),
     [
@@ -42,10 +47,19 @@ def test_a_job_that_evaluates_is_no_study(command: str, tmp_path: Path) -> None:
         ("python use.py\n./unknown_program", EVALUATES, NET),
         ("python use.py", "import subprocess\n" + EVALUATES, NET),
         ("python use.py", EVALUATES + "train(net())\n", NET),
+        ("python use.py", PREDICTS + "Trainer(net()).train()\n", NET),
         ("python use.py", EVALUATES, "import tensorflow\n" + NET),
         ("python use.py", "from nets import net\nnet()\n", "def net():\n    return 1\n"),
     ],
-    ids=["another program", "one that is not known", "starts others", "trains", "another framework", "uses no model"],
+    ids=[
+        "another program",
+        "one that is not known",
+        "starts others",
+        "trains",
+        "a Trainer trains",
+        "another framework",
+        "uses no model",
+    ],
 )
 def test_a_job_that_may_train_is_one(command: str, program: str, net: str, tmp_path: Path) -> None:
     assert studies(command, program, tmp_path, net) == 1

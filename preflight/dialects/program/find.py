@@ -79,7 +79,7 @@ def trains(source: Source, project: Project) -> bool:
     return any(
         (composes and _FITS_WHAT_IT_IS_GIVEN.search(one)) or _trains_here(one)
         for one in chain((text,), (other.text for other in _imported(source, project)))
-    )
+    ) and not _asks_a_trainer_alone(source, project)
 
 
 def trains_when_started(source: Source, project: Project) -> bool:
@@ -96,6 +96,22 @@ _INFERS = regex(r"\bno_grad\b|\binference_mode\b|\.eval\(\)|\.generate\(|\bpipel
 """What a program does that uses a trained model."""
 _OF_ITS_OWN = regex(r"backward|optim|\btrain\w*\(|[Tt]rainer|subprocess|os\.system|submitit|runpy|\bexec\(")
 """Words of a program that may train after all: in a way that was not read, or by another program."""
+_ASKS = regex(r"\.(?:predict|evaluate|test|validate)\(")
+"""Methods of trainers that take a trained model, and make no step."""
+_MAY_STEP = regex(
+    r"backward|\btrain(?!ing_step)\w*\(|\.(?:fit|learn|run|launch|start)\w*\(|\bgetattr\(|\bexec\(|\binstantiate\(|Scaler\("
+    r"|\b(?:LightningCLI|Fabric)\b"
+)
+"""What a program may do with a trainer that makes steps."""
+
+
+def _asks_a_trainer_alone(source: Source, project: Project) -> bool:
+    """Whether a program gives a model to a trainer to evaluate it, and nothing in it or in what it imports may step."""
+    if _ASKS.search(source.text) is None or "Trainer(" not in source.text:
+        return False
+    return not any(_MAY_STEP.search(one) for one in chain((source.text,), (o.text for o in _imported(source, project))))
+
+
 _OTHER_FRAMEWORK = regex(
     r"^\s*(?:from|import)\s+(?:jax|flax|tensorflow|keras|paddle|mxnet|sklearn|xgboost)\b|\.fit\(", re.MULTILINE
 )
@@ -103,7 +119,11 @@ _OTHER_FRAMEWORK = regex(
 
 def only_evaluates(source: Source, project: Project) -> bool:
     """Whether a program uses a model, and nothing in it or in what it imports may train one."""
-    if not source.path.endswith(".py") or _OF_ITS_OWN.search(source.text) or trains_when_started(source, project):
+    if not source.path.endswith(".py"):
+        return False
+    if _asks_a_trainer_alone(source, project) and not trains_when_started(source, project):
+        return True
+    if _OF_ITS_OWN.search(source.text) or trains_when_started(source, project):
         return False
     texts = [source.text, *(one.text for one in _imported(source, project))]
     return any(map(_INFERS.search, texts)) and not any(map(_OTHER_FRAMEWORK.search, texts))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -247,13 +249,20 @@ class Loops:
                     return
             elif self.trained and trains:
                 return
-            elif served >= EVALUATED and (self.trained or not torch.is_grad_enabled()):
+            elif served >= EVALUATED and (self.trained or not torch.is_grad_enabled()) and not _asked_by_next():
                 if not trains:
                     self._note("loaders", {**getattr(loader, "_dry_fact", {}), "trains": False})
                 self._tape.mark("evaluated")
                 return
             if self._late():
                 self._finish("the time after training was over")
+
+
+def _asked_by_next() -> bool:
+    """Whether the program's line takes a batch by `next(...)`, for which the end of a loader is an error."""
+    frame: Any = sys._getframe(2)
+    name = frame.f_code.co_filename
+    return places.is_users(name) and "next(" in linecache.getline(name, frame.f_lineno)
 
 
 def _optimizer_fact(optimizer: Any) -> dict[str, Any]:

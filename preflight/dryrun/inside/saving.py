@@ -62,9 +62,25 @@ class Checkpoints:
                 raise
             return missing
         if not start.startswith(MARK):
-            return real(file, map_location, **kwargs)
+            return self._read(real, file, map_location, **kwargs)
         kept = self._saved[int(start[len(MARK) :])]
         return tree_map_only(FakeTensor, lambda t: _placed(t, map_location), kept)
+
+    def _read(self, real: Any, file: Any, map_location: Any, **kwargs: Any) -> Any:
+        """A checkpoint that is there: its tensors are read to the host, and moved as a program moves them."""
+        if not weights.goes_to_gpu(map_location):
+            return real(file, map_location, **kwargs)
+        were: set[str] = set()
+
+        def on_host(storage: Any, location: Any) -> Any:
+            were.add(str(location).partition(":")[0])
+            return storage
+
+        found = real(file, on_host, **kwargs)
+        to = ("cuda" if "cuda" in were else "cpu") if map_location is None else map_location
+        if isinstance(found, torch.nn.Module):
+            return found.to("cuda") if weights.goes_to_gpu(to) else found
+        return tree_map_only(torch.Tensor, lambda t: _placed(t, to), found)
 
     def state_loaded(self, real: Any, module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
         """A state whose weights are not there, whole or in part."""

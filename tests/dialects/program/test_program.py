@@ -39,6 +39,8 @@ SILENT = {
         "import torch\ndef name():\n    return torch.device('cuda')\ndef train(x):\n    x.backward()\nDEVICE = name()\n"
     ),
     "empty": "",
+    "a Trainer that predicts alone": "from transformers import Trainer\nt = Trainer(model)\nprint(t.predict(data))\n",
+    "Lightning's test": "import lightning as L\nif __name__ == '__main__':\n    L.Trainer().test(m)\n",
     "a test": "import torch\ndef test_it():\n    torch.ones(1, requires_grad=True).backward()\n",
 }
 
@@ -65,6 +67,7 @@ SEEN = {
     "a result of a Trainer": "from transformers import Trainer\na = Trainer(model, args)\nout = a.trainer.train()\n",
     "a result with its type": "from transformers import Trainer\nout: Output = Trainer(model, args).train()\n",
     "a result of a function": "import torch\ndef work(x):\n    x.backward()\n    return x\nlosses = work(data)\n",
+    "a Trainer that evaluates, too": "from transformers import Trainer\nt = Trainer(m)\nt.train()\nt.evaluate()\n",
     "Lightning": "import lightning as L\nif __name__ == '__main__':\n    L.Trainer().fit(m)\n",
     "sentence-transformers": (
         "from sentence_transformers import SentenceTransformer\nmodel = SentenceTransformer('a')\n"
@@ -92,6 +95,15 @@ def test_what_starts_the_training_of_another_module(line: str, starts: bool, tmp
 @pytest.mark.parametrize("what", SEEN)
 def test_programs_that_train(what: str, tmp_path: Path) -> None:
     assert recognised(SEEN[what], tmp_path)
+
+
+def test_a_trainer_that_an_imported_module_may_train(tmp_path: Path) -> None:
+    """What evaluates it here is no sign that nothing trains."""
+    text = "from transformers import Trainer\nfrom work import work\nt = Trainer(model)\nwork(t)\nt.evaluate()\n"
+    (tmp_path / "work.py").write_text("def work(trainer):\n    trainer.train()\n")
+    assert recognised(text, tmp_path)
+    (tmp_path / "work.py").write_text("def work(trainer):\n    print(trainer)\n")
+    assert not recognised(text, tmp_path)
 
 
 def test_tests_are_no_programs(tmp_path: Path) -> None:

@@ -128,11 +128,13 @@ class FlashAttention:
             try:
                 return real(implementation, *args, **kwargs)
             except Exception:
-                if "flash" not in str(implementation):
+                if implementation is not None and "flash" not in str(implementation):
                     raise
             self._said()
-            _register(implementation)
-            return attention, of_lengths, None, pad_input, unpad_input
+            if implementation is not None:  # before transformers 5, it may not be said which
+                _register(implementation)
+            cached = (None,) if hasattr(module, "_flash_with_kvcache_fn") else ()  # since transformers 5
+            return attention, of_lengths, *cached, pad_input, unpad_input
 
         wrap(module, "_lazy_imports", found)
 
@@ -146,7 +148,19 @@ class FlashAttention:
                 self._said()
                 return True
 
-        wrap(module.PreTrainedModel, "_flash_attn_can_dispatch", allowed)
+        def registered(real: Any, implementation: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return real(implementation, *args, **kwargs)
+            except Exception:
+                if "flash" not in str(implementation):
+                    raise
+            self._said()
+            _register(implementation)
+            return None
+
+        wrap(module, "load_and_register_kernel", registered)  # before transformers 5
+        for name in ("_flash_attn_can_dispatch", "_flash_attn_2_can_dispatch"):  # since transformers 5, and before
+            wrap(module.PreTrainedModel, name, allowed)
 
 
 def _register(implementation: str) -> None:

@@ -18,6 +18,8 @@ from .own_code import length_stated, may_be_missing, names_used, texts_named
 from .vision import PICTURE, assume_pictures
 
 ROWS = 512
+MORE = 16
+"""Times as many, where a part of them was empty, or a program took more than there were."""
 MOST_COLUMNS = 24
 _PARTS = ("train", "validation", "test", "valid", "val", "dev")
 _FILES = ("csv", "json", "text", "parquet", "arrow", "imagefolder", "audiofolder", "pandas")
@@ -35,6 +37,11 @@ _ALL_COLUMNS = {
 """All columns of subsets and data sets that a loss takes by their places (cards of sentence-transformers)."""
 MOST_ROWS = 1 << 16
 """Rows that a selection of a made-up data set has at most."""
+_LANGUAGES = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
+"""Subsets of data sets of translations (opus_books, wmt, opus100), whose rows have a text in each language."""
+_COLUMN_ASKED = re.compile(r"--\w*column[ =](?!(?:image|img|audio|sound|speech|messages|conversations)\b)(\w+)")
+"""`--caption_column caption`: programs look whether a data set has it. Those of pictures, sounds and talks are
+made when they are asked for."""
 _OF_ANSWERS = ("context", "question", "answers")
 SECONDS, RATE = 10, 16000
 """Length of a made-up sound, and its samples a second (the rate of the models of speech)."""
@@ -138,22 +145,29 @@ class _MadeUp:
 
     def data_set(self, name: str, pictures: bool = False) -> Any:
         if name in _ALL_COLUMNS:
-            rows = {key: [_value(key, number) for number in range(ROWS)] for key in _ALL_COLUMNS[name]}
+            rows = {key: [_value(key, number) for number in range(_rows())] for key in _ALL_COLUMNS[name]}
             return _marked(self._module.Dataset.from_dict(rows))
         if set(_OF_ANSWERS) <= texts_named():
-            return _marked(self._module.Dataset.from_dict({one: [value] * ROWS for one, value in answers().items()}))
-        values = {key: [made_text()] * ROWS for key in _COLUMNS.get(name, ("text",))}
+            return _marked(self._module.Dataset.from_dict({one: [value] * _rows() for one, value in answers().items()}))
+        if _LANGUAGES.fullmatch(name):
+            pairs = [dict.fromkeys(name.split("-"), made_text())] * _rows()
+            return _marked(self._module.Dataset.from_dict({"id": list(map(str, range(_rows()))), "translation": pairs}))
+        values = {key: [made_text(number) for number in range(_rows())] for key in _COLUMNS.get(name, ("text",))}
         features = {key: self._module.Value("string") for key in values}
-        columns: dict[str, Any] = {**values, "label": [0, 1] * (ROWS // 2), "idx": list(range(ROWS))}
+        columns: dict[str, Any] = {**values, "label": [0, 1] * (_rows() // 2), "idx": list(range(_rows()))}
         features.update(label=self._module.ClassLabel(names=["no", "yes"]), idx=self._module.Value("int32"))
+        for key in _COLUMN_ASKED.findall(" ".join(sys.argv[1:])):
+            if key not in columns:
+                columns[key] = [_in_folder(cell(key, number)) for number in range(_rows())]
+                features[key] = self._module.Value("string" if isinstance(columns[key][0], str) else "int64")
         if pictures:
-            columns["image"], features["image"] = [_value("image", 0)] * ROWS, self._module.Image()
+            columns["image"], features["image"] = [_value("image", 0)] * _rows(), self._module.Image()
             assume_pictures("the data set", self._tape)
         return _marked(self._module.Dataset.from_dict(columns, features=self._module.Features(features)))
 
     def tokens(self) -> Any:
         """A text in tokens, as long as the program says."""
-        rows = [[0] * (length_stated() or Texts.length)] * ROWS
+        rows = [[0] * (length_stated() or Texts.length)] * _rows()
         return _marked(self._module.Dataset.from_dict(dict.fromkeys(("input_ids", "labels"), rows)))
 
     def parts(self, one: Any, names: Any) -> Any:
@@ -261,7 +275,7 @@ def _value(name: str, number: int) -> Any:
         return Image.new("RGB", PICTURE)
     if _FOLDS.search(name.lower()):
         return number % 10 + 1
-    return number % 2 if _NUMBERS.search(name.lower()) else made_text()
+    return number % 2 if _NUMBERS.search(name.lower()) else made_text(number)
 
 
 _FILE = re.compile(r"image|img|photo|picture|file|path", re.IGNORECASE)
@@ -270,6 +284,15 @@ _FILE = re.compile(r"image|img|photo|picture|file|path", re.IGNORECASE)
 def cell(name: str, number: int) -> Any:
     """The same in a table of a file, where pictures are named."""
     return f"{number:06}.jpg" if _FILE.search(name) else _value(name, number)
+
+
+def _in_folder(value: Any) -> Any:
+    """A data set names a picture with the folder that it was downloaded to."""
+    return f"images/{value}" if isinstance(value, str) and value.endswith(".jpg") else value
+
+
+def _rows() -> int:
+    return ROWS * (MORE if Texts.many else 1)
 
 
 def _marked(data: Any) -> Any:

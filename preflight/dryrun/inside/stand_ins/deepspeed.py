@@ -8,6 +8,8 @@ from typing import Any
 from ..loops import Loops
 from ..patches import answers, replace, wrap
 
+_CUDA = (12, 8)
+"""A release of CUDA with which all kernels can be compiled."""
 _IN_PLACE = {
     "fused_adam": ("multi_tensor_adam",), "fused_lion": ("multi_tensor_lion",), "fused_lamb": ("lamb",),
     "cpu_adam": ("create_adam", "adam_update", "adam_rollback", "destroy_adam"),
@@ -36,6 +38,7 @@ def extensions(module: Any, refuse: Refuse) -> None:
         return _Extension(known or ())
 
     replace(module.OpBuilder, "load", loaded)
+    replace(module, "installed_cuda_version", answers(_CUDA))  # asked when it is imported, of a compiler
 
 
 def engine(module: Any, loops: Loops) -> None:

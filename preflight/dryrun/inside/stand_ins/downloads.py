@@ -5,7 +5,6 @@ Plain texts, tables, pictures and files in the format of MNIST are made up. An a
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import gzip
 import importlib
@@ -21,7 +20,8 @@ from typing import Any
 from ..patches import wrap
 from ..tape import Tape
 from .fetched import empty_archive
-from .own_code import asked_by_program, beginnings, may_be_missing, program_frame, tree_of
+from .fields import in_fields
+from .own_code import asked_by_program, may_be_missing, program_frame
 from .vision import encoded
 
 TEXT = 1 << 20
@@ -160,7 +160,7 @@ class Downloads:
                 return io.StringIO(known)
             words = f"the text {name} is made up: {TEXT} bytes of {len(_LETTERS)} different characters"
             self._tape.assume(words, "model.config")
-            return io.StringIO(_in_fields(_text().decode(), program_frame()))
+            return io.StringIO(in_fields(_text().decode(), program_frame()))
 
         wrap(module, "open", opened)
 
@@ -243,8 +243,6 @@ def _is_text(name: str) -> bool:
 
 
 _OF_SYSTEM = ("/proc/", "/sys/", "/etc/", "/dev/", "/run/", "/usr/")
-_REPEATED = 64
-_SEPARATORS = ("\t", "|", "||", "|||", " ||| ", ";")
 _COMMON = (
     "a the in on of and is to with at it two man woman dog boy girl child people white black red blue "
     "green young playing running standing sitting water down up out one three small large little her his "
@@ -318,18 +316,6 @@ def _known(name: str) -> str | None:
         return None
     rows = [f"{i:06}.jpg {' '.join('1' if (i + j) % 3 else '-1' for j in range(40))}" for i in range(1, _FACES + 1)]
     return f"{_FACES}\n{_ATTRIBUTES}\n" + "\n".join(rows) + "\n"
-
-
-def _in_fields(text: str, frame: Any) -> str:
-    """A text with the separators at which the program's file splits its lines, if it splits them at any."""
-    for node in ast.walk(tree_of(frame.f_code.co_filename)) if frame is not None else ():
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "split" and len(node.args) == 1:
-            mark = getattr(node.args[0], "value", None)
-            if isinstance(mark, str) and mark.strip(" ") and mark != "\n" and mark in _SEPARATORS:
-                lines = [mark.join(line.split(" ", 1)) for line in text.splitlines() if " " in line]
-                begun = [f"{one}{word}" for one in beginnings() for word in ("a word", "words", "some words")]
-                return "\n".join([*lines, *(mark.join((one, one)) for one in begun * _REPEATED)]) + "\n"
-    return text
 
 
 def _idx(part: str, what: str) -> bytes:

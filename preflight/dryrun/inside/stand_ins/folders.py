@@ -40,7 +40,7 @@ _ANY = re.compile(rf"(\*\*/)?\*(\.(\*|{'|'.join(_ENDINGS)}))?$", re.IGNORECASE)
 _ENDING = re.compile(rf"\*?\.?({'|'.join(_ENDINGS)})$", re.IGNORECASE)
 _FOLDERS = 10
 """Made-up folders for a star in the middle of a pattern."""
-MADE = re.compile(r"((train|val|test)_)?\d{6}(?=\D|$)")
+MADE = re.compile(r"((train|val|test|\d)_)?\d{6}(?=\D|$)")
 _TOKENS = re.compile(r"\.bin$")
 _OF_SHARDS = re.compile(r"train|val|test|shard|tok", re.IGNORECASE)
 """Files of tokens in parts; other files by this ending are weights."""
@@ -66,8 +66,8 @@ class Folders:
 
     def _is_missing(self, folder: str) -> bool:
         """Whether the program's own code asks for a folder that is not there, or holds nothing but hidden files and
-        texts about it, and does not expect that."""
-        if _holds_data(folder) or not asked_by_program() or may_be_missing():
+        texts about it, and does not expect that. If it does, and had no data in the end, it dropped that."""
+        if _holds_data(folder) or not asked_by_program() or (may_be_missing() and not self._guesses.many):
             return False
         self._tape.data_made_up = True
         return True
@@ -92,9 +92,10 @@ class Folders:
                 raise
         ending = _ending_asked()
         count = NAMES_OF_TABLES if ending in _TABLES else NAMES
-        names = [
-            f"{part}_{i:06}.{ending}" for part in _PARTS for i in range(count * (MORE if self._guesses.many else 1))
-        ]
+        more = count * (MORE if self._guesses.many else 1)
+        names = [f"{part}_{i:06}.{ending}" for part in _PARTS for i in range(more)]
+        if self._guesses.numbered:  # the number of a class, and that of the file
+            names = [f"{i % _FOLDERS}_{i:06}.{ending}" for i in range(len(names))]
         return self._found(os.fspath(folder), names, ending in _PICTURES and ending != "jpg")
 
     def walked(self, real: Any, top: Any, *args: Any, **kwargs: Any) -> Any:

@@ -7,6 +7,7 @@ stay made up: the result is then a lower bound, and one line says which array to
 
 from __future__ import annotations
 
+import linecache
 import math
 import os
 import re
@@ -16,10 +17,11 @@ from typing import Any
 
 from .. import places
 from ..tape import Tape
-from .made_texts import WORDS, Texts, shorter
+from .made_texts import SHORT, WORDS, Texts, shorter
 from .own_code import assigned_names, own_texts
 
-ROWS = 256
+ROWS = 300
+"""Rows of a made-up array: more than a batch of most programs, and parts of it in per cent are whole numbers."""
 _PRIMES = (17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113)
 _SIDES = (28, 32, 64, 224, 128, 96, 48, 256)
 """Sides of pictures that are tried where a layer wants what convolutions leave of them."""
@@ -31,8 +33,10 @@ _COUNTS = (2, 10, 100, 1000)
 _CHANNELS = re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels")
 _MODES = {"1": "L", "3": "RGB", "4": "RGBA"}
 """Modes of pictures by their channels."""
-_EMPTY = re.compile(r"num_samples should be a positive integer|got num_samples=0")
+_EMPTY = re.compile(r"num_samples should be a positive integer|got num_samples=0|__len__\(\) should return >= 0")
 """The error of a loader that shuffles nothing."""
+_NO_NUMBER = re.compile(r"invalid literal for int\(\) with base 10: '(train|val|test)")
+"""The error of a program that takes a number, as that of a class, from a made-up name."""
 RGB = 3
 """Channels of a picture in colours."""
 _CLASSES = re.compile(r"(^|[^a-z])(y|ys|labels?|targets?|class(es)?|ids?|idx|gt|masks?)(_|[^a-z]|$)", re.IGNORECASE)
@@ -73,9 +77,11 @@ class Guesses:
         self.many, self._classes, self.mode = bool(known[0]), int(known[1]), str(known[2])
         """Whether a part of the made-up data was empty, so that more are made up; the number of classes; the mode of
         made-up pictures in files, if a layer told it."""
-        Texts.length = int(known[3])
+        Texts.length, Texts.many = int(known[3]), self.many
         self.pictures = False
         """Whether pictures in files were made up."""
+        self.numbered = len(known) > 4 and bool(known[4])
+        """Whether the program reads numbers in the names of files."""
         self.used: dict[str, None] = {}
 
     def array(
@@ -140,22 +146,26 @@ class Guesses:
         path = getattr(error, "data_file", "")
         if path and path not in self.data:
             self.data[path] = "named" if getattr(error, "part", "") else "whole"
-        elif _EMPTY.search(str(error)) and self._tape.data_made_up:
+        elif (_EMPTY.search(str(error)) or isinstance(error, StopIteration)) and self._tape.data_made_up:
             self.many = True
         elif self._tape.data_made_up and (words := shorter(str(error))) is not None:
             Texts.length = words
+        elif self._tape.data_made_up and Texts.length > SHORT and _asserts_length(error, trace):
+            Texts.length = max(SHORT, Texts.length // 4)
         elif self.pictures and not self.mode and (found := _CHANNELS.search(str(error))) and found["wanted"] in _MODES:
             self.mode = _MODES[found["wanted"]]
         elif isinstance(error, KeyError) and self.used and _class_missed(error) >= self._classes:
             self._classes = next((one for one in _COUNTS if one > _class_missed(error)), self._classes)
+        elif isinstance(error, ValueError) and _NO_NUMBER.match(str(error)):
+            self.numbered = True
         elif self.used:
             self._correct(str(error), trace)
         after = self._document()
         return after if after != before else None
 
     def _document(self) -> dict[str, Any]:
-        known = [self.many, self._classes, self.mode, Texts.length]
-        of_all = {_OF_ALL: known} if known != [False, _COUNTS[0], "", WORDS] else {}
+        known = [self.many, self._classes, self.mode, Texts.length, self.numbered]
+        of_all = {_OF_ALL: known} if known != [False, _COUNTS[0], "", WORDS, False] else {}
         return {**{key: one.document() for key, one in self.table.items()}, **self.data, **of_all}
 
     def _correct(self, words: str, trace: Any) -> None:
@@ -280,6 +290,20 @@ def in_sample() -> bool:
     return False
 
 
+def _asserts_length(error: Any, trace: Any) -> bool:
+    """Whether the program ended with an assertion without words, of a line that speaks of a length."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if not isinstance(error, AssertionError) or str(error) or trace is None:
+        return False
+    path = trace.tb_frame.f_code.co_filename
+    lines = "".join(linecache.getline(path, trace.tb_lineno + more) for more in range(3))
+    return places.is_users(path) and _OF_LENGTH.search(lines) is not None
+
+
+_OF_LENGTH = re.compile(r"\blen\(|len(gth)?\b|_size\b")
+
+
 def _factors(number: int, count: int) -> list[int]:
     """Sizes whose product is a number: a square, with channels before it, else one row."""
     for channels in (1, 3):
@@ -353,6 +377,24 @@ def _of_unpacked(guesses: Guesses, found: Any, trace: Any) -> None:
             guesses._dimensions(list(shape), int(found["wanted"]) - len(shape))
 
 
+def _of_indices(guesses: Guesses, found: Any, trace: Any) -> None:
+    """`x[:, :, 2:]` of an array that has fewer dimensions: what the line names tells which array is meant."""
+    inner = trace
+    while inner is not None:
+        trace = inner if places.is_users(inner.tb_frame.f_code.co_filename) else trace
+        inner = inner.tb_next
+    had = int(found["got"] or found["had"])
+    scope = trace.tb_frame.f_locals
+    for name in _WORD.findall(linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno)):
+        one = scope.get(name)
+        one = one[0] if isinstance(one, (list, tuple)) and one else one
+        shape = getattr(one, "shape", None)
+        if isinstance(shape, tuple) and len(shape) == had:
+            guesses._dimensions(list(shape), 1)
+            return
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
 _CORRECTIONS: tuple[tuple[Any, Any], ...] = (
     (_CHANNELS, _of_layer),
     (re.compile(r"input_size. Expected (?P<wanted>\d+), got (?P<got>\d+)"), _of_layer),
@@ -366,6 +408,8 @@ _CORRECTIONS: tuple[tuple[Any, Any], ...] = (
     (re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), _of_pair),
     (re.compile(r"(?:[Ee]xpected|required) (?:\d+D [^0-9]*or )?(?P<wanted>\d)D"
                 r".*?(?:size|shape):? *[\[(](?P<sizes>[^])]*)"), _of_rank),
+    (re.compile(r"too many indices for (?:tensor of dimension (?P<got>\d+)|array: array is (?P<had>\d+)-dim)"),
+     _of_indices),
     (re.compile(r"Output size is too small|Kernel size can't be greater than actual input"),
      lambda guesses, *_: guesses._next_side()),
     (re.compile(r"Sizes of tensors must match except in dimension"), lambda guesses, *_: guesses._rounded()),

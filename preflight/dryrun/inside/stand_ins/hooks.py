@@ -30,6 +30,7 @@ from . import (
     quantised,
     required,
     searches,
+    sounds,
     tables,
     trainers,
     vision,
@@ -46,7 +47,7 @@ def of(
     models = hub_models.HubModels(settings.models, tape, refuse, layers.quantise)
     components = diffusers.Components(models, tape)
     known = hub_models.Tokenizers(models, tape)
-    table, missing = tables.Tables(tape), folders.Folders(tape, stated.guesses)
+    table, missing = tables.Tables(tape, stated.guesses), folders.Folders(tape, stated.guesses)
     network, fetching, flash = (
         downloads.Downloads(tape, table.downloaded),
         fetched.Fetched(tape),
@@ -54,6 +55,7 @@ def of(
     )
     asked, boxed, words = required.Required(tape, missing.made), boxes.Annotations(tape), language.Languages(tape)
     records = json_records.Json(tape, boxed)
+    heard = sounds.Sounds(tape)
     search, written = searches.Searches(settings, tape), outputs.Outputs(tape)
 
     def files(module: Any) -> None:
@@ -108,6 +110,10 @@ def of(
         "nltk": words.tokenize,
         "spacy": words.spacy,
         "torch_geometric.data.in_memory_dataset": graphs.Graphs(tape).install,
+        "torchaudio": heard.torchaudio,
+        "soundfile": heard.soundfile,
+        "librosa": heard.librosa,
+        "scipy.io.wavfile": heard.scipy,
         "PIL.Image": missing.pictures,
         "cv2": missing.opencv,
         "imageio": missing.readers,

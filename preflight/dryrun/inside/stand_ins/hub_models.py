@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ _HUB_OPTIONS = ("cache_dir", "force_download", "proxies", "token", "local_files_
                 "use_auth_token", "adapter_kwargs")  # fmt: skip
 """Arguments of `from_pretrained` that are no settings of a configuration (transformers, configuration_utils.py)."""
 
+_BY_KEYWORD = "pretrained_model_name_or_path"
+"""The keyword for the name of a model, which most programs give without it."""
 _DTYPE = {False: "torch_dtype", True: "dtype"}
 """The name of the argument for the dtype: new since transformers 4.56, where the constructors refuse the other."""
 FEWEST = 100
@@ -96,6 +99,15 @@ class HubModels:
         self._tape.assume(f"the configuration of {name} is taken to be that of {origin}, by its name", "model.config")
         return self.configuration(f"{origin}/{folder}" if folder else origin)
 
+    def _documented(self, name: str) -> dict[str, Any] | None:
+        """The defaults of the class of transformers whose documentation names a model: they are said to be like it."""
+        kind = _kind_documented(name)
+        if kind is None:
+            return None
+        words = f"the configuration of {name} is taken to be the default of transformers' class, which names it"
+        self._tape.assume(words, "model.config")
+        return {"model_type": kind}
+
     def configurations(self, module: Any) -> None:
         """transformers.configuration_utils: what cannot be had from the hub comes from the catalogue."""
         cls = getattr(module, "PreTrainedConfig", None) or module.PretrainedConfig
@@ -105,7 +117,7 @@ class HubModels:
             try:
                 return real(klass, name, **kwargs)
             except Exception:
-                known = self.part(name, kwargs.get("subfolder"))
+                known = self.part(name, kwargs.get("subfolder")) or self._documented(str(name))
                 if known is None:
                     raise
             kind, heads = known["model_type"], _heads()
@@ -130,6 +142,7 @@ class HubModels:
     ) -> Any:  # fmt: skip
         from transformers import AutoConfig
 
+        name = kwargs.pop(_BY_KEYWORD, name)
         part = {"subfolder": kwargs.pop("subfolder")} if kwargs.get("subfolder") else {}
         if config is None:
             config = (cls.config_class if part and cls.config_class else AutoConfig).from_pretrained(name, **part)
@@ -157,13 +170,36 @@ class HubModels:
         return (model, nothing) if output_loading_info else model
 
 
+_OF_WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
+"""How a path on another computer begins."""
+
+
+def _kind_documented(name: str) -> str | None:
+    """The kind of model of the last class whose documentation names a model of the hub; None if none does."""
+    import transformers
+
+    models = os.path.join(os.path.dirname(transformers.__file__), "models")
+    marks = (f'checkpoint="{name}"', f"[{name}](https://huggingface.co/{name})")
+    for path in sorted(glob.glob(os.path.join(models, "*", "configuration_*.py"))) if "/" in name else ():
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        at = max(map(text.rfind, marks))
+        kinds = _KIND.findall(text[at:]) if at >= 0 else []
+        if kinds:
+            return str(kinds[0])
+    return None
+
+
+_KIND = re.compile(r"^    model_type = \"(\w[\w-]*)\"", re.MULTILINE)
+
+
 def copies(module: Any) -> None:
     """transformers.utils.hub: a copy of a model on disk that is not there has no files. The hub takes no such name."""
 
     def file(real: Any, *args: Any, **kwargs: Any) -> Any:
         path = args[0] if args else kwargs.get("path_or_repo_id")
         name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
-        on_disk = name.startswith((os.sep, ".", "~")) or name.count("/") > 1
+        on_disk = name.startswith((os.sep, ".", "~")) or name.count("/") > 1 or _OF_WINDOWS.match(name) is not None
         if on_disk and not os.path.exists(name) and kwargs.get("_raise_exceptions_for_missing_entries") is False:
             return None
         return real(*args, **kwargs)
@@ -248,7 +284,8 @@ class Tokenizers:
     def install(self, cls: Any) -> None:
         real = cls.from_pretrained.__func__
 
-        def from_pretrained(klass: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+        def from_pretrained(klass: Any, name: Any = None, *args: Any, **kwargs: Any) -> Any:
+            name = kwargs.pop(_BY_KEYWORD, name)
             try:
                 found = real(klass, name, *args, **kwargs)
                 if len(found) > FEWEST:
@@ -270,21 +307,23 @@ class Tokenizers:
             self._tape.assume(said, "model.config")
             known = {"model_type": "llama", "vocab_size": WORDS, "max_position_embeddings": 1 << 30}
         config = AutoConfig.for_model(**known)
-        words = [*_SPECIAL, *(f"w{i}" for i in range(config.vocab_size - len(_SPECIAL)))]
+        text = config if hasattr(config, "vocab_size") else config.text_config  # of pictures and texts
+        words = [*_SPECIAL, *(f"w{i}" for i in range(text.vocab_size - len(_SPECIAL)))]
         raw = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
         raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         if known["model_type"] in _BETWEEN_MARKS:
             marks = [("<cls>", words.index("<cls>")), ("<sep>", words.index("<sep>"))]
             raw.post_processor = processors.TemplateProcessing("<cls> $A <sep>", "<cls> $A <sep> $B:1 <sep>:1", marks)
-        typed = getattr(config, "type_vocab_size", 0) > 1
+        typed = getattr(text, "type_vocab_size", 0) > 1
         names = ["input_ids", "token_type_ids", "attention_mask"] if typed else ["input_ids", "attention_mask"]
-        longest = getattr(config, "max_position_embeddings", None) or 1 << 30
+        longest = getattr(text, "max_position_embeddings", None) or 1 << 30
         pad = {} if known["model_type"] == "gpt2" else {"pad_token": "<pad>"}
         tokenizer = PreTrainedTokenizerFast(
             tokenizer_object=raw, unk_token="<unk>", bos_token="<s>", eos_token="</s>", cls_token="<cls>",
             sep_token="<sep>", mask_token="<mask>", model_input_names=names, model_max_length=longest, **pad,
         )  # fmt: skip
         tokenizer.chat_template = _TEMPLATE
+        tokenizer.add_prefix_space = False  # GPT-2's class before transformers 5 looks at it
         self._tape.assume(f"the tokenizer of {name} is made up, with a token for each word", "train.seq_len")
         return tokenizer
 

@@ -7,6 +7,8 @@ from typing import Any
 
 WORDS = 600
 """Words of a made-up text: longer than most programs cut them, so that a stated length decides."""
+SHORT = 16
+"""Words of the shortest that are tried."""
 _SPECIAL = 8
 """Tokens that a tokenizer adds to a text (Whisper: five)."""
 _TOO_LONG = (
@@ -17,16 +19,23 @@ _TOO_LONG = (
 """Errors of models whose tables of positions end: Whisper's, and those of BERT's buffers."""
 
 
+_WORDS = ("the", "of", "and", "to", "in", "is", "it", "for")
+
+
 class Texts:
     """The texts of this run."""
 
     length = WORDS
     """Words of each of them: fewer, once a model has ended with as many."""
+    many = False
+    """Whether there are more of them: a part of them was empty, or a program took more than there were."""
 
 
-def text() -> str:
-    """A text of as many words as the texts of this run have."""
-    return " ".join(["word"] * Texts.length)
+def text(number: int = 0) -> str:
+    """A text of as many words as the texts of this run have. Samplers that leave out what is there twice look at the
+    whole of it: by its first words, each of a token, a text is like no other of the first thousands."""
+    first = [_WORDS[number >> shift & 7] for shift in (9, 6, 3, 0)]
+    return " ".join([*first, *["word"] * (Texts.length - len(first))])
 
 
 def answers() -> dict[str, Any]:

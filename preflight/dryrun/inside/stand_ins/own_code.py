@@ -7,6 +7,7 @@ import functools
 import linecache
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +21,11 @@ _OF_IMPORT = ("Exception", "BaseException", "ImportError", "ModuleNotFoundError"
 _ENDS = ("exit", "_exit", "abort", "quit", "error")
 
 
-_PASSES_ON = re.compile(r"\bpathlib\b|torch.utils.data|torchvision.datasets|pycocotools|imageio")
+_PASSES_ON = re.compile(
+    r"\bpathlib\b|torch.utils.data|torchvision.datasets|pycocotools|imageio|monai.(data|transforms|utils)\b"
+)
 """Files whose own question is that of the line that called them."""
+_POOLS = re.compile(r"multiprocessing[/\\]pool\.|concurrent[/\\]futures")
 _LOADS = re.compile(r"[/\\]torch[/\\]utils[/\\]data[/\\]")
 
 
@@ -138,16 +142,21 @@ def program_frame() -> Any:
     """The frame of the program's own line that is at work, if only pathlib and libraries of data stand between. What
     calls a loader of torch, as a trainer does, asks for the program."""
     frame: Any = sys._getframe(1)
-    loads = False
+    loads = pooled = False
     while frame is not None:
         name = frame.f_code.co_filename
         if places.is_users(name):
             return frame
         loads = loads or bool(_LOADS.search(name))
-        if not loads and not name.startswith(places.HERE) and not _PASSES_ON.search(name):
+        pooled = pooled or bool(_POOLS.search(name))
+        if not loads and not pooled and not name.startswith(places.HERE) and not _PASSES_ON.search(name):
             return None
         frame = frame.f_back
-    return None
+    if pooled and threading.current_thread() is not threading.main_thread():  # the main thread's line waits for it
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        while frame is not None and not places.is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+    return frame
 
 
 def reads_tokens() -> bool:

@@ -20,7 +20,8 @@ from typing import Any
 from ..patches import wrap
 from ..tape import Tape
 from .data_sets import cell
-from .folders import MADE
+from .folders import MADE, MORE
+from .guesses import Guesses
 from .own_code import MOST, asked_by_program, iterated_names, may_be_missing, names_used, own_files, own_texts, tree_of
 
 ROWS = 256
@@ -35,6 +36,8 @@ _NAMES_OF_WIDTH = "input_size|input_dim|in_dim|num_features?|n_features?|num_fea
 _WIDTH = re.compile(rf"\b({_NAMES_OF_WIDTH})\s*=\s*([1-9]\d{{0,2}})\b")
 _WIDTH_ASKED = re.compile(rf"--({_NAMES_OF_WIDTH})[= ]([1-9]\d{{0,2}})(?!\d)")
 """How programs name the number of columns that a model takes."""
+_TAKEN_OUT = re.compile(r"^\s*\w*col\w*\.remove\(([\"'])(\w+)\1\)", re.MULTILINE)
+"""`cols.remove("date")`."""
 _DAYS = re.compile(r"(^|_)(date|datetime|timestamp|day)(_|$)", re.IGNORECASE)
 _TEXTS = re.compile(
     r"token|vocab|sentence|sequence|text|caption|question|answer|prompt|review|comment|summary|title", re.IGNORECASE
@@ -101,8 +104,11 @@ class _Table(io.StringIO):
 class Tables:
     """What stands for tables that are not there."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, tape: Tape, guesses: Guesses) -> None:
+        self._tape, self._guesses = tape, guesses
+
+    def _values(self, columns: list[str]) -> dict[str, list[Any]]:
+        return _values(columns, 2 * MORE if self._guesses.many else 1)
 
     def _columns(self, path: Any, stated: Any = None) -> list[str]:
         """The columns of a table that is not there, which is said; none where it cannot be made up."""
@@ -110,11 +116,12 @@ class Tables:
             return []
         texts = [one for one in stated if isinstance(one, str)] if isinstance(stated, (list, tuple)) else []
         count = 0 if texts else places_used()
-        columns = texts or [_PLACE.format(i) for i in range(count)] or names_used()
+        beside = _named_beside_places(count)
+        columns = texts or [*beside, *(_PLACE.format(i) for i in range(len(beside), count))] or names_used()
         if columns:
             self._tape.data_made_up = True
             what = f"{count} columns of numbers" if count else "a column for each name that the program uses"
-            rows = len(next(iter(_values(columns).values())))
+            rows = len(next(iter(self._values(columns).values())))
             name = os.fspath(path)
             several = bool(MADE.match(os.path.basename(name)))  # one of many with a made-up name
             named = f"tables of {os.path.dirname(name)} are" if several else f"table {name} is"
@@ -150,9 +157,15 @@ class Tables:
                 columns = self._columns(path.path, stated) if isinstance(path, _Table) and stated else []
                 if not columns:
                     raise
-            frame = module.DataFrame(_values(columns))
+            index = kwargs.get("index_col")
+            if isinstance(index, str) and index not in columns:
+                columns = [index, *columns]
+            frame = module.DataFrame(self._values(columns))
             if kwargs.get("header", 0) is None and columns[0] == _PLACE.format(0):
                 frame.columns = range(len(columns))
+            if isinstance(index, str):
+                frame = frame.set_index(index)
+                frame.index = module.to_datetime(frame.index) if kwargs.get("parse_dates") else frame.index
             frame.attrs[_MADE] = True
             return frame.head(kwargs["nrows"]) if kwargs.get("nrows") else frame
 
@@ -209,7 +222,7 @@ class Tables:
                 columns = self._columns(file)
                 if not columns:
                     raise
-            made = _values(columns)
+            made = self._values(columns)
             count = len(made[columns[0]])
             rows = [{name: made[name][number] for name in columns} for number in range(count)]
             return _Table(str(file), _written(rows, ending))
@@ -217,17 +230,29 @@ class Tables:
         wrap(module, "open", opened)
 
 
-def _values(columns: list[str]) -> dict[str, list[Any]]:
+def _named_beside_places(count: int) -> list[str]:
+    """Columns that the program names, of a table whose others it takes by their places: those of days, and those that
+    it takes out of a list of all."""
+    if not count:
+        return []
+    taken = [found[2] for found in _TAKEN_OUT.finditer(own_texts())]
+    days = (name for name in names_used() if _DAYS.fullmatch(name))
+    return list(dict.fromkeys([*taken, *days]))[: count - 1]
+
+
+def _values(columns: list[str], more: int = 1) -> dict[str, list[Any]]:
     """The columns with their values. Of those that are taken by their places, the last is that of a class."""
-    found = {name: _column(name, ROWS) for name in columns}
-    if columns[0] == _PLACE.format(0):
+    found = {name: _column(name, ROWS * more) for name in columns}
+    if columns[-1].startswith(_PLACE.format("")):
         value, count = (_value_of_text, ROWS) if _reads_texts() else (_value_of_number, ROWS_OF_NUMBERS)
+        count *= more
         if _reads_pictures():  # names of files, and what is in each
             return {
                 name: [number % 2 if at else cell("image", number) for number in range(count)]
                 for at, name in enumerate(columns)
             }
-        found = {name: [value(number) for number in range(count)] for name in columns}
+        by_name = {name: _column(name, count) for name in columns if not name.startswith(_PLACE.format(""))}
+        found = {name: by_name.get(name) or [value(number) for number in range(count)] for name in columns}
         found[columns[-1]] = [number % 2 for number in range(count)]
     return found
 
