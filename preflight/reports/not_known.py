@@ -90,7 +90,8 @@ def reason_of(result: StudyResult) -> str:
     """In words; "" where it is known. "train.seq_len is not known" is followed by why it is not."""
     reason = why_unknown(result.space.worst.estimates)
     cause = result.space.worst.estimates.causes.get("device")
-    own = _unknown_of(result, "model.name")
+    device = result.space.worst.estimates.device
+    own = _unknown_of(result, "model.name") or (device.cannot_trace if device is not None else None)
     if reason and cause is None and own is not None:  # a lower bound
         return f"{reason}; {own.words}"
     if not reason or cause is None:
