@@ -17,6 +17,7 @@ from preflight.program.bindings import bind, constant, first_origin, is_constant
 from preflight.program.call_site import is_module, loops_around
 from preflight.program.loops import backwards
 from preflight.program.trained import reachable
+from preflight.python.access import class_attribute
 from preflight.python.arrays import array_of
 from preflight.python.module import Module, load_module, resolve_import
 from preflight.python.objects import (
@@ -50,7 +51,7 @@ _LIBRARIES = ("torch.", "functools.partial", "collections.OrderedDict", "math.")
 _ALLOWED_METHODS = frozenset(
     {"__call__", "forward", "to", "cuda", "cpu", "train", "eval", "parameters", "named_parameters", "buffers"}
     | {"modules", "named_modules", "children", "named_children", "apply", "state_dict", "load_state_dict"}
-    | {"zero_grad", "requires_grad_", "share_memory"}
+    | {"zero_grad", "requires_grad_", "share_memory", "save_hyperparameters", "log", "log_dict"}
 )
 """Methods of a module that change nothing about it but the values of its weights."""
 
@@ -188,19 +189,22 @@ def _target(
     if not isinstance(model, Instance) or model.record is None or not is_module(model.cls) or model.cls is None:
         raise NotDescribed("what is trained is no class of the project")
     passes = {one.node: one for one in backwards(records) if one.reached}
-    if len(passes) != 1:
-        raise NotDescribed("there is not one backward pass")
-    backward = next(iter(passes.values()))
-    loops = loops_around(backward, project)
-    if not loops or not isinstance(loops[0], ast.For):
-        raise NotDescribed("the backward pass is in no loop over a loader")
     described = _Description(project, model, whole, given)
     made = described.made(model, "model", 0)
     if _has_unread(made):
         raise NotDescribed("the arguments of the model are not known")
     _refuse_changes(records, model, project)
-    step = _step(loops[0], backward, described)
-    sources, imports = _texts((model.cls.module.path, backward.path), project)
+    if passes:
+        if len(passes) != 1:
+            raise NotDescribed("there are several backward passes")
+        backward = next(iter(passes.values()))
+        loops = loops_around(backward, project)
+        if not loops or not isinstance(loops[0], ast.For):
+            raise NotDescribed("the backward pass is in no loop over a loader")
+        step = _step(loops[0], backward, described)
+    else:
+        step = _training_step(records, model.cls, described)
+    sources, imports = _texts((model.cls.module.path, step["path"]), project)
     wanted = {"sources": sources, "imports": imports, "model": made, "step": step}
     line = model.cls.node.lineno
     origin = model.cls.module.origin(model.cls.node, editable=False)
@@ -232,6 +236,23 @@ def _step(loop: ast.For, backward: CallRecord, described: _Description) -> Templ
         "batch": batch,
         "names": names,
     }
+
+
+def _training_step(records: Sequence[CallRecord], cls: ClassValue, described: _Description) -> Template:
+    """`Trainer().fit(model, loader)` of Lightning calls `training_step` of the model."""
+    fits = [one for one in records if one.method == "fit" and one.object("model", 0) is described.whole and one.reached]
+    method = class_attribute(cls, _LIGHTNING_STEP)
+    lightning = any(base.endswith("LightningModule") for base in cls.external_bases)
+    if len(fits) != 1 or not lightning or not isinstance(method, FunctionValue) or isinstance(method.node, ast.Lambda):
+        raise NotDescribed("there is no backward pass")
+    batch = _batch_of(fits[0].object("train_dataloaders", 1), described)
+    if batch is None:
+        raise NotDescribed("what the trainer gets is not known")
+    line = method.node.lineno
+    return {"path": method.module.path, "line": line, "method": _LIGHTNING_STEP, "batch": batch, "names": {}}
+
+
+_LIGHTNING_STEP = "training_step"
 
 
 def _own(backward: CallRecord, described: _Description) -> set[str]:

@@ -91,7 +91,10 @@ def reason_of(result: StudyResult) -> str:
     """In words; "" where it is known. "train.seq_len is not known" is followed by why it is not."""
     reason = why_unknown(result.space.worst.estimates)
     cause = result.space.worst.estimates.causes.get("device")
+    device = result.space.worst.estimates.device
     own = _unknown_of(result, "model.name")
+    if own is None and device is not None:
+        own = device.cannot_trace
     if reason and cause is None and own is not None:  # a lower bound
         return f"{reason}; {own.words}"
     if not reason or cause is None:

@@ -103,7 +103,8 @@ def certainty(found: Estimates, standings: Mapping[str, Standing], unknown: Iter
 
     `unknown`: the values of the files that cannot be known, beside those that keep a side from being estimated.
     """
-    causes = dict.fromkeys((*found.causes.values(), *unknown))
+    untraced = found.device.cannot_trace if found.device is not None else None
+    causes = dict.fromkeys((*found.causes.values(), *([untraced] if untraced is not None else []), *unknown))
     return {
         "verdict": found.verdict,
         "assumptions": [assumption(one) for one in found.assumptions],

@@ -92,6 +92,8 @@ class DeviceEstimate(Struct, frozen=True, eq=False, dict=True):
     coverage: Coverage | None = None
     """Of the interval of `process`; None: measured runs say nothing of its width."""
     find_largest_batch: Callable[[], int | None] = _none_known
+    cannot_trace: Unknown | None = None
+    """Of a lower bound: what kept the model's law from being traced."""
 
     def __eq__(self, other: object) -> bool:
         """Without `find_largest_batch`, which answers the same where the rest is the same."""

@@ -184,3 +184,45 @@ def test_what_is_not_sure_is_not_described(what: str, tmp_path: Path) -> None:
     assert old in text
     said = values(read_program(text.replace(old, new), tmp_path))
     assert "model.target" not in said or not str(said["model.target"]).startswith("read:")
+
+
+LIGHTNING = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import lightning as L
+from torch.utils.data import DataLoader, TensorDataset
+
+class Lit(L.LightningModule):
+    def __init__(self, width=8, lr=1e-3):
+        super().__init__()
+        self.save_hyperparameters()
+        self.net = nn.Sequential(nn.Conv2d(3, self.hparams.width, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x):
+        return self.head(self.net(x))
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        loss = F.cross_entropy(self(x), y)
+        self.log("train_loss", loss, prog_bar=True)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=self.hparams.lr)
+
+def main():
+    data = TensorDataset(torch.randn(64, 3, 16, 16), torch.randint(0, 10, (64,)))
+    L.Trainer(max_epochs=2).fit(Lit(width=16), DataLoader(data, batch_size=8))
+
+main()
+"""
+
+
+def test_a_lightning_module_is_read_by_its_training_step(tmp_path: Path) -> None:
+    model = described(LIGHTNING, tmp_path)
+    found = steps.trace({"model": model, "setup": SETUP, "point": {"b": 4}, "kind": "train", "warm_up": True})
+    assert sum(count for _, _, count, _ in found["parameters"]) == 3 * 16 * 9 + 16 + 16 * 10 + 10
+    births = [size for size, tag in found["events"] if size > 0 and tag.startswith("forward:net")]
+    assert births == [4 * 16 * 14 * 14 * 4, 4 * 16 * 14 * 14 * 4, 4 * 16 * 4]

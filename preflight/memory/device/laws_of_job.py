@@ -98,7 +98,10 @@ def _as_traced(resolved: Resolved, kind: str, tracing: Tracing) -> Laws | Unknow
     if found is not None:
         return found
     setup = [kind, resolved.setup.weights, resolved.setup.autocast, resolved.setup.attention]
-    what = f"no law is shipped for {resolved.name} ({', '.join(str(one) for one in setup if one is not None)})"
+    what = (
+        resolved.workload.unshipped
+        or f"no law is shipped for {resolved.name} ({', '.join(str(one) for one in setup if one is not None)})"
+    )
     foreign = resolved.workload.foreign
     if foreign is not None and not tracing.trusted:
         return Unknown(f"{what}; {foreign} is not a model of timm or torchvision", Cause.no_law)

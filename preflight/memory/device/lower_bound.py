@@ -107,5 +107,6 @@ def _bound(
         capacity=capacity,
         verdict=verdict,
         lower_bound=True,
+        cannot_trace=reason if reason.cause is Cause.cannot_trace else None,
         notes=(f"a lower bound: {reason.words}",),
     )

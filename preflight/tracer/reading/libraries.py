@@ -238,7 +238,7 @@ def _checkpoint(reader: Machine, function: Any, *args: Any, **kwargs: Any) -> An
 
 def _einops(name: str) -> Any:
     def made(reader: Machine, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        function = getattr(_imported("einops"), name)
+        function = getattr(_einops_module(), name)
         if isinstance(tensor, (list, tuple)):
             tensor = list(tensor)
         elif not isinstance(tensor, torch.Tensor):
@@ -254,7 +254,7 @@ def _einops(name: str) -> Any:
 
 def _einops_layer(name: str) -> Any:
     def made(reader: Machine, pattern: Any, **kwargs: Any) -> Any:
-        layer = getattr(_imported("einops.layers.torch"), name)
+        layer = getattr(_einops_module().layers.torch, name)
         if not isinstance(pattern, str) or len(pattern) > 400:
             raise Stopped("a pattern of einops is not known")
         reader.budget.module()
@@ -263,11 +263,12 @@ def _einops_layer(name: str) -> Any:
     return made
 
 
-def _imported(name: str) -> Any:
+def _einops_module() -> Any:
     try:
-        return importlib.import_module(name)
+        importlib.import_module("einops.layers.torch")
+        return importlib.import_module("einops")
     except ImportError:
-        raise Stopped(f"{name} is not installed where models are traced") from None
+        raise Stopped("einops is not installed where models are traced") from None
 
 
 def _torchvision(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -312,8 +313,10 @@ def _timm(reader: Machine, model_name: Any, pretrained: Any = False, **kwargs: A
         isinstance(one, (bool, int, float, str, tuple, list, type(None))) for one in kwargs.values()
     ):
         raise Stopped("an argument of timm.create_model is not known")
-    _imported("timm")
-    return building.make_timm(model_name, None, kwargs)
+    try:
+        return building.make_timm(model_name, None, kwargs)
+    except ImportError:
+        raise Stopped("timm is not installed where models are traced") from None
 
 
 def _weight_norm(reader: Machine, module: Any, *args: Any, **kwargs: Any) -> Any:

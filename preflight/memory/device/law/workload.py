@@ -160,6 +160,11 @@ class Workload(Struct, frozen=True):
         return None
 
     @property
+    def unshipped(self) -> str | None:
+        """What is said of a model that never has a shipped law, in the place of "no law is shipped"."""
+        return None
+
+    @property
     def free(self) -> tuple[str, ...]:
         """Lengths that a law traced now is a function of."""
         return ("b",)

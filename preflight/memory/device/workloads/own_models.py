@@ -59,6 +59,13 @@ class OwnModel(Workload, frozen=True):
         return f"own-{digest((self.target, json.dumps(dict(self.kwargs), sort_keys=True, default=str)))}"
 
     @property
+    def unshipped(self) -> str | None:
+        code = kept(self.target)
+        if code is None:
+            return None
+        return f"what is trained is {code.name}, a class of the project ({code.path}, line {code.line})"
+
+    @property
     def convolutional(self) -> bool:
         return True
 
