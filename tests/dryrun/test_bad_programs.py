@@ -71,7 +71,7 @@ ENDS = {
     ),
     "that takes a checkpoint apart": (
         "import torch\nimages, labels = torch.load('data.pt')",
-        "its sizes: state them, as in --array 'data.pt:images=256x17'",
+        "its sizes: state them, as in --array 'data.pt:images=300x17'",
     ),
     "that downloads an archive": (
         "import urllib.request\nurllib.request.urlopen('https://example.org/data.zip')",
