@@ -33,8 +33,6 @@ Key: TypeAlias = Union[bool, int, float, str, "tuple[Key, ...]", None]
 
 MAX_NESTED = 8
 """Dictionaries within each other that are taken apart: settings written by people stay below four."""
-
-
 MAX_LEVELS = 20
 """Containers and choices within each other that an expression has."""
 
@@ -439,7 +437,7 @@ class CallRecord(Struct, eq=False):
     """Its number in the order of all calls; and by identity, further calls of the function that make it again."""
     conditions: tuple[Expr, ...] = ()
     conditions_again: list[tuple[Expr, ...]] = field(default_factory=list)
-    """Other conditions that a call of the same expression with the same arguments was made under later."""
+    """Other conditions that the same call with the same arguments was made under later."""
     in_loop: bool = False
     in_try: tuple[str, ...] = ()
     """Names of the exceptions that an enclosing `except` catches ("*" for a bare one)."""
@@ -459,9 +457,8 @@ class CallRecord(Struct, eq=False):
     receiver_object: Abstract | None = None
     callee: Abstract | None = None
     value: Abstract | None = None
-    """The return value of the call; None until it returned."""
     scope: Mapping[Key, Abstract] = field(default_factory=dict)
-    """Of a backward pass: the names that can be seen there, with their values."""
+    """The return value of the call, None until it returned; of a backward pass, the names that can be seen there."""
 
     @property
     def qualified(self) -> str:

@@ -17,7 +17,9 @@ from msgspec import Struct
 PREFIX = "read:"
 """How the targets of such models begin."""
 _MOST = 512
+"""Texts that are kept. A check of a repository of two thousand files meets some fifty such programs."""
 _KEPT: OrderedDict[str, OwnCode] = OrderedDict()
+"""By target, the one that was kept last at the end."""
 
 
 class OwnCode(Struct, frozen=True):
@@ -25,9 +27,10 @@ class OwnCode(Struct, frozen=True):
 
     path: str
     line: int
+    """The file and the line of the class."""
     name: str
     described: dict[str, Any]
-    """JSON for the tracer."""
+    """JSON for the tracer: "sources", "imports", "model" and "step", as `preflight/tracer/own.py` says."""
 
     @property
     def target(self) -> str:
@@ -37,7 +40,7 @@ class OwnCode(Struct, frozen=True):
 
 
 def keep(code: OwnCode) -> str:
-    """Keeps a text; returns its target."""
+    """Keeps a text, and lets go of the oldest past `_MOST`; returns its target."""
     target = code.target
     _KEPT[target] = code
     _KEPT.move_to_end(target)
@@ -47,10 +50,13 @@ def keep(code: OwnCode) -> str:
 
 
 def kept(target: str) -> OwnCode | None:
-    """What was kept under a target."""
+    """What was kept under a target.
+
+    None if it is of another process, or too long ago.
+    """
     return _KEPT.get(target)
 
 
 def plain(target: str) -> str:
-    """A target in words for people: without the digest."""
+    """A target in words for people: the file and the class, without the digest. Other targets are as they are."""
     return target.removeprefix(PREFIX).partition("#")[0] if target.startswith(PREFIX) else target

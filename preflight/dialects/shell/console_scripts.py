@@ -7,6 +7,7 @@ to have written.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 

@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from . import allowed
-from .machine import Machine
 from .scopes import Scope
 from .stopped import Stopped
-from .values import Bound, Frame, Library, Native, Object, OwnClass, Super, Unread, Value
+from .values import Bound, Frame, Library, Machine, Native, Object, OwnClass, Super, Unread, Value
 
 _TENSOR, _TENSOR_DATA = allowed.names(allowed.TENSOR), allowed.names(allowed.TENSOR_DATA)
 _MODULE = allowed.names(allowed.MODULE)

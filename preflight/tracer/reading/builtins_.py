@@ -11,9 +11,8 @@ from torch import nn
 from . import allowed
 from .attributes import attribute, set_attribute
 from .limits import checked, iterate, raised
-from .machine import Machine
 from .stopped import ITEMS, Stopped
-from .values import Frame, Function, Library, Object, OwnClass, Unread, Value, truth
+from .values import Frame, Function, Library, Machine, Object, OwnClass, Unread, Value, truth
 
 _BUILTINS = allowed.names(allowed.BUILTINS)
 _TYPES: dict[str, type] = {

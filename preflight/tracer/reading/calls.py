@@ -12,9 +12,8 @@ from . import builtins_, libraries
 from .attributes import attribute, of_class
 from .classes import make_object
 from .limits import checked, pieces
-from .machine import Machine
 from .stopped import DEPTH, Stopped
-from .values import Bound, Frame, Function, Library, Native, Object, OwnClass, Partial, Super
+from .values import Bound, Frame, Function, Library, Machine, Native, Object, OwnClass, Partial, Super
 
 __all__ = ["builtin", "call", "item", "parent_of"]
 

@@ -9,9 +9,8 @@ from torch import nn
 
 from . import allowed
 from .attributes import MISSING, of_class
-from .machine import Machine
 from .stopped import Stopped
-from .values import Bound, Frame, Library, Object, OwnClass
+from .values import Bound, Frame, Library, Machine, Object, OwnClass
 
 _LAYERS = allowed.names(allowed.LAYERS)
 _UNREAD = ("__getattr__", "__getattribute__", "__setattr__", "__new__", "__init_subclass__", "__del__", "__set_name__",

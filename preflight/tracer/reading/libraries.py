@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import math
@@ -13,13 +14,11 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch import nn
 
-from .. import building, models
+from .. import building, cuda, models
 from . import allowed
-from .contexts import context
 from .limits import checked, iterate, pieces
-from .machine import Machine
 from .stopped import LAYERS, PIECES, Stopped
-from .values import Bound, Function, Library, Object, OwnClass, Partial, Unread, Value
+from .values import Bound, Context, Function, Library, Machine, Object, OwnClass, Partial, Unread, Value
 
 _HOMES: dict[str, tuple[Any, frozenset[str]]] = {
     "torch.nn": (nn, allowed.names(allowed.LAYERS)),
@@ -351,3 +350,26 @@ _SPECIAL: dict[str, Any] = {
     "einops.layers.torch.Rearrange": _einops_layer("Rearrange"), "einops.layers.torch.Reduce": _einops_layer("Reduce"),
     "timm.create_model": _timm, "timm.models.create_model": _timm,
 }  # fmt: skip
+
+
+# --- what a `with` may enter ------------------------------------------------------------------------------------------
+
+CONTEXTS: dict[str, Any] = {
+    "torch.no_grad": torch.no_grad, "torch.inference_mode": torch.no_grad, "torch.enable_grad": torch.enable_grad,
+    "torch.profiler.record_function": contextlib.nullcontext, "contextlib.nullcontext": contextlib.nullcontext,
+}  # fmt: skip
+AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast_mode.autocast")
+
+
+def context(name: str, args: list[Any], kwargs: dict[str, Any]) -> Context | None:
+    """The context that a library's function makes; None for any other function."""
+    if name in AUTOCASTS:
+        named = args[1:] if args and isinstance(args[0], str) else args
+        enabled = kwargs.get("enabled", next((one for one in named if isinstance(one, bool)), True))
+        if enabled is False:
+            return Context(cuda.without_autocast)
+        dtype = kwargs.get("dtype", next((one for one in args if isinstance(one, torch.dtype)), None))
+        return Context(lambda: cuda.autocast_in_step(dtype))
+    if name in CONTEXTS:
+        return Context(CONTEXTS[name])
+    return None

@@ -13,10 +13,9 @@ from . import calls, libraries, statements
 from .attributes import attribute
 from .classes import make_class
 from .limits import checked, iterate, multiplied, multiplied_in_place, raised, released, shifted
-from .machine import Machine
 from .scopes import Dotted, Scope
 from .stopped import Budget, Stopped
-from .values import Frame, Function, Library, Native, OwnClass, Unread, Value, truth
+from .values import Frame, Function, Library, Machine, Native, OwnClass, Unread, Value, truth
 
 _BINARY: dict[type, Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: multiplied, ast.Div: operator.truediv,

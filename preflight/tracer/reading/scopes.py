@@ -6,9 +6,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .machine import Machine
 from .stopped import Stopped
-from .values import Frame, Library, Value
+from .values import Frame, Library, Machine, Value
 
 _RUNNING = object()
 

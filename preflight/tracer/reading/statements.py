@@ -10,11 +10,9 @@ from typing import Any
 import torch
 
 from .attributes import set_attribute
-from .contexts import Context
 from .limits import checked, iterate
-from .machine import Machine
 from .stopped import Stopped
-from .values import Frame, Value, truth
+from .values import Context, Frame, Machine, Value, truth
 
 NEXT, BREAK, CONTINUE, RETURN = "next", "break", "continue", "return"
 

@@ -1,14 +1,18 @@
 """What a reading has beside numbers, texts, tensors and torch's layers: functions, classes and modules of the project,
-and names of libraries. None of them gives access to an object of Python's own."""
+and names of libraries. None of them gives access to an object of Python's own.
+
+`Machine` is the evaluator, as its parts see it.
+"""
 
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
 
-from .stopped import Stopped
+from .stopped import Budget, Stopped
 
 
 class Value:
@@ -191,3 +195,54 @@ def truth(value: Any) -> bool:
     if isinstance(value, Value) and not isinstance(value, Unread):
         return True
     raise Stopped("a condition is not known")
+
+
+class Context(Value):
+    """What a `with` enters: torch.no_grad(), autocast."""
+
+    def __init__(self, make: Any) -> None:
+        self.make = make
+
+
+class Machine(ABC):
+    """The evaluator, as its parts see it."""
+
+    budget: Budget
+    again: Any
+    """What a recomputation under checkpointing runs in; None before the step is traced."""
+
+    @abstractmethod
+    def evaluate(self, node: ast.expr, frame: Frame) -> Any:
+        """The value of an expression. Raises Stopped, with the place, for what is not known."""
+
+    @abstractmethod
+    def call(self, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of a call. Raises Stopped for what no table names."""
+
+    @abstractmethod
+    def run(self, body: list[ast.stmt], frame: Frame) -> tuple[str, Any]:
+        """Follow statements: how they end, and the value of a `return`."""
+
+    @abstractmethod
+    def scope(self, path: str) -> Value:
+        """A file of the project."""
+
+    @abstractmethod
+    def defined(self, node: ast.stmt, frame: Frame) -> Any:
+        """The value of a `def` or `class` statement."""
+
+    @abstractmethod
+    def function(self, node: Any, frame: Frame, owner: OwnClass | None) -> Function:
+        """A function or lambda, its defaults evaluated."""
+
+    @abstractmethod
+    def operate(self, in_place: bool, op: ast.operator, operands: list[Any]) -> Any:
+        """`left + right`, `left += right`; it lets go of the operands."""
+
+    @abstractmethod
+    def named(self, name: str) -> Any:
+        """A name of a library: a constant, or what may be called."""
+
+    @abstractmethod
+    def is_listed(self, name: str) -> bool:
+        """Whether a table names it."""
