@@ -22,6 +22,8 @@ DRAWN = "a number that is drawn at random"
 """Why numbers are not known, as the user is told: the words say of which kind they are."""
 DRAWN_WHOLE = "a whole number that is drawn at random"
 DRAWN_SMALL = "a whole number, one of -5 to 256, that is drawn at random"
+_SMALL = {DRAWN_SMALL: True}
+"""Whether all that an unknown number may be are small."""
 INDEX = "the number of the sample"
 """The index that a data set is asked for: a number, and no more is known of it."""
 
@@ -86,4 +88,4 @@ def _is_shared(expr: Expr, ev: Evaluator) -> bool:
     if isinstance(expr, Op) and expr.operator == "int":
         return kind_of_number(expr.operands[0], ev) == "bool" or _is_shared(expr.operands[0], ev)
     value = ev.value_of(expr)
-    return value.words == DRAWN_SMALL if isinstance(value, Unknown) else isinstance(value, int) and value in SHARED
+    return _SMALL.get(value.words, False) if isinstance(value, Unknown) else isinstance(value, int) and value in SHARED
