@@ -239,7 +239,9 @@ def _first(found: Analysis, question: CheckSetup) -> Subject:
 
 
 def of_study(result: StudyResult, question: CheckSetup) -> Subject:
-    """The worst combination of a study."""
+    """The worst combination of a study. Raises UsageError for one that was not judged."""
+    if result.unjudged is not None:
+        raise UsageError(f"{result.study.paths[0]} was not judged: {result.unjudged.words}")
     note = ""
     if result.study.is_search and result.space.worst.assignment:
         which = "the combination" if question.options.at else "the worst combination of the search"

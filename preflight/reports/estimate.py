@@ -13,6 +13,7 @@ from preflight.reports.style import Look, table, verdict, wrap
 from preflight.vocabulary.estimates import Comparison, DeviceEstimate, Estimates, FrontierRow, HostEstimate, Interval
 from preflight.vocabulary.findings import Part
 from preflight.vocabulary.job import Job
+from preflight.vocabulary.own_code import plain
 from preflight.vocabulary.words import assumed, batch_text, fits_if, gib, smallest_gpu
 
 _TIERS = (
@@ -59,7 +60,8 @@ def wrapped(line: str, look: Look) -> str:
 def heading(job: Job) -> str:
     """The settings that decide the estimate."""
     model, train = job.model, job.train
-    name = model.name or model.target or model.path or model.architecture or "model by dimensions"
+    target = plain(model.target) if model.target else None
+    name = model.name or target or model.path or model.architecture or "model by dimensions"
     words = [str(name), batch_text(job)]
     if train.grad_accum not in (1, None):
         words.append(f"accumulation {train.grad_accum}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from preflight.vocabulary.own_code import plain
 from preflight.vocabulary.standing import Doubt
 from preflight.vocabulary.values import Range, Value, brief
 
@@ -49,7 +50,7 @@ def sum_of(breakdown: Mapping[str, int], limit: int = 5) -> str:
 def model_name(job: Job) -> str:
     """The name of the model in a message."""
     model = job.model
-    name = model.name or model.target or model.path or model.architecture
+    name = model.name or (plain(model.target) if model.target else None) or model.path or model.architecture
     if name is None and model.config is not None:
         name = str(model.config.get("model_type") or "model by dimensions")
     if name is None and (count := model.parameters or model.least_parameters) is not None:

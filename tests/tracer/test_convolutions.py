@@ -68,7 +68,7 @@ class Small(torch.nn.Module):  # type: ignore[name-defined, misc]
 
 
 def test_a_workspace_is_born_after_the_gradients_and_dies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("preflight.tracer.models._from_target", lambda model: Small())
+    monkeypatch.setattr("preflight.tracer.models.build_target", lambda model: Small())
     setup = {"weights": "fp32", "autocast": None}
     request = {"model": {"target": "x", "task": "image-classification"}, "setup": setup, "point": {"b": 2, "i": 10},
                "kind": "train"}  # fmt: skip

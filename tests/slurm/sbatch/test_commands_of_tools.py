@@ -8,8 +8,8 @@ from preflight.dialects.slurm.reader import _LAUNCH
 from preflight.frameworks.table import heads
 from preflight.slurm.sbatch.gate import _MAY_TRAIN
 
-COMMANDS = sorted({head.command.name for head in heads().values() if head.command} - {"diffusers"})
-"""diffusers has scripts of Python and no command."""
+COMMANDS = sorted(head.command.name for head in heads().values() if head.command and not head.command.scripts)
+"""A repository of example scripts has no command: Python starts them."""
 
 
 def test_there_are_commands() -> None:
