@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -31,7 +32,7 @@ _NO_PARTS = frozenset(
 _PARAMETERS = ("parameters", "named_parameters")
 
 
-class Trained(Struct, frozen=True):
+class Trained(Struct, frozen=True, dict=True):
     """The objects that are trained. Empty: the text does not show them."""
 
     objects: tuple[Instance, ...] = ()
@@ -48,8 +49,23 @@ class Trained(Struct, frozen=True):
 
     def has(self, model: Abstract) -> bool:
         """Whether a model is trained, or a part of what is trained, or a part of it is (`model.fc = Linear(...)`)."""
-        inside = model if isinstance(model, Instance) else None
-        return any(_has(one, model) or (inside is not None and _has(inside, one)) for one in self.objects)
+        if id(model) in self._parts:
+            return True
+        if not isinstance(model, Instance):
+            return False
+        if id(model) not in self._has_parts:
+            self._has_parts[id(model)] = any(_has(model, one) for one in self.objects)
+        return self._has_parts[id(model)]
+
+    @cached_property
+    def _parts(self) -> dict[int, Instance]:
+        """What is trained, and the parts of it. A program that names forty networks asks of each call of a layer."""
+        return {id(part): part for one in self.objects for part in reachable(one)}
+
+    @cached_property
+    def _has_parts(self) -> dict[int, bool]:
+        """Of each object that was asked about: whether it has a part that is trained."""
+        return {}
 
     def cut(self, model: Abstract) -> bool:
         """Whether some layers of a model are all that a module of the project, which is trained, has of it."""
