@@ -144,12 +144,6 @@ def _of_item(target: ast.expr) -> bool:
     return any(isinstance(node, ast.Subscript) for node in ast.walk(target))
 
 
-def _beyond(made: Sequence[Expr], met: Sequence[Expr]) -> list[Expr]:
-    """The conditions of `made` that are not in `met`. Most are the same objects: those need no comparison."""
-    same = set(map(id, met))
-    return [condition for condition in made if id(condition) not in same and condition not in met]
-
-
 class _AnyNumber(NotCounted):
     """Layers of which there may be any number: they may be most of the model."""
 
@@ -181,7 +175,8 @@ class _Counting(Struct):
         if isinstance(value, Either):
             return self._either(value)
         made, met = value.record.conditions if value.record is not None else (), self.met
-        open_ = _beyond(made, met or ())
+        same = set(map(id, met or ()))  # most are the same objects: those need no comparison
+        open_ = [condition for condition in made if id(condition) not in same and condition not in (met or ())]
         if met is not None and any(has_unknown(condition) for condition in open_):
             self.left.append("a condition decides about a part")
             return Const(0)

@@ -30,6 +30,7 @@ from preflight.python.objects import (
     External,
     FunctionValue,
     Instance,
+    alternatives,
     has_unknown,
     is_expr,
     to_expr,
@@ -48,6 +49,7 @@ _DEEPEST = 8
 _MADE_BY_TORCH = "torch.nn."
 _LIBRARIES = ("torch.", "functools.partial", "collections.OrderedDict", "math.")
 """Libraries of whose calls the tracer's tables decide which it makes."""
+_DEVICES = ("torch.device", "torch.accelerator.current_accelerator")
 _ALLOWED_METHODS = frozenset(
     {"__call__", "forward", "to", "cuda", "cpu", "train", "eval", "parameters", "named_parameters", "buffers"}
     | {"modules", "named_modules", "children", "named_children", "apply", "state_dict", "load_state_dict"}
@@ -76,6 +78,8 @@ class _Description(Struct):
             return {"model": True}
         if depth > _DEEPEST or value is None:
             return {"unread": f"{key} is not known"}
+        if _is_device(value):
+            return {"new": {"of": {"library": "torch.device"}, "args": [{"const": "cuda"}], "kwargs": {}}}
         if isinstance(value, (ClassValue, FunctionValue)):
             return _of_file(value, key)
         if isinstance(value, External):
@@ -126,6 +130,12 @@ class _Description(Struct):
         return {"new": {"of": of, "args": args, "kwargs": kwargs}}
 
 
+def _is_device(value: Abstract) -> bool:
+    """Whether it is a device, whichever: of a step on the GPU, it is that."""
+    several = list(alternatives(value))
+    return bool(several) and all(isinstance(one, Instance) and one.made_by in _DEVICES for one in several)
+
+
 def _parameter_names(value: Instance) -> list[str]:
     start = value.cls.attributes.get("__init__") if value.cls is not None else None
     if not isinstance(start, FunctionValue) or isinstance(start.node, ast.Lambda):
@@ -173,6 +183,8 @@ def _described(records: Sequence[CallRecord], models: Sequence[Abstract], projec
     origin = first_origin(target)
     yield bind("model.target", target, Rank.read, origin)
     yield bind("task", Const("other", origin), Rank.default)
+    if backwards(records):  # the names of the loop hold what the step gave them until the next round
+        yield bind("train.outputs_kept", Const("loop", origin), Rank.literal)
     for key, expr in given.items():
         yield bind(f"model.kwargs.{key}", expr, Rank.read)
 
@@ -285,8 +297,9 @@ def _batch_of(loader: Abstract | None, described: _Description) -> Template | No
     """A batch of a loader, by one sample of it."""
     if not isinstance(loader, Instance) or loader.record is None or not loader.made_by.endswith("DataLoader"):
         return None
-    if loader.record.object("collate_fn", 6) is not None or not loader.record.complete:
-        return None
+    record = loader.record
+    if record.object("collate_fn", 6) is not None or record.more or record.spread:
+        return None  # `**kwargs` that is one of two dictionaries has their keys, and no others
     sample = sample_of(loader)
     return None if sample is None else _collated(sample, described, "batch")
 

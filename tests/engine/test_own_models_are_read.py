@@ -56,3 +56,47 @@ def test_where_the_reading_ends_there_is_a_bound_and_the_line(project: Write, tm
     assert found.cannot_trace is not None
     line = 1 + text[: text.index("outside(")].count("\n")
     assert f"train.py, line {line}: outside is not known" in found.cannot_trace.words
+
+
+CHOSEN = """\
+import argparse
+import torch
+from torch import nn
+from torchvision import datasets, transforms
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-accel", action="store_true")
+args = parser.parse_args()
+use = not args.no_accel and torch.accelerator.is_available()
+if use:
+    device = torch.accelerator.current_accelerator()
+else:
+    device = torch.device("cpu")
+more = {"num_workers": 1, "pin_memory": True} if use else {}
+rows = datasets.MNIST("data", train=True, transform=transforms.ToTensor())
+loader = torch.utils.data.DataLoader(rows, batch_size=128, MORE**more)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(784, 10)
+    def forward(self, x):
+        return self.fc(x.view(-1, 784))
+net = Net().to(device)
+optimizer = torch.optim.Adam(net.parameters())
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("more", "read"), [("", True), ("collate_fn=stack, ", False)])
+def test_a_device_and_arguments_of_the_loader_that_a_condition_chooses(
+    more: str, read: bool, project: Write, tmp_path: Path
+) -> None:
+    (result,) = analysed(project, tmp_path, CHOSEN.replace("MORE", more)).studies
+    assert str(result.space.worst.job.model.target).startswith("read:") == read
+    found = result.space.worst.estimates.device
+    assert found is not None
+    assert found.lower_bound != read
