@@ -14,7 +14,7 @@ from preflight.frameworks.transformers_trainer import ARGUMENT_CLASSES, from_com
 from preflight.program.bindings import constant
 from preflight.python.objects import CallRecord, ClassValue, Container, Instance
 from preflight.vocabulary.reading import Fact
-from preflight.vocabulary.values import Value
+from preflight.vocabulary.values import Unknown, Value
 
 FACT = "saves_late"
 
@@ -67,10 +67,16 @@ def _lightning(trainer: CallRecord, calls: Sequence[CallRecord]) -> bool:
     return all(one.method == "ModelCheckpoint" and not any(_given(one, name) for name in counting) for one in made)
 
 
+_WHEN = ("eval_delay", "eval_on_start", "eval_steps", "logging_steps", "save_steps")
+"""Arguments that say when a Trainer evaluates and saves, beside its strategies."""
+
+
 def _trainer(arguments: CallRecord) -> bool:
     given = {"eval_strategy": arguments.kwargs.get("evaluation_strategy"), **arguments.kwargs}
     values = {name: None if expr is None else constant(expr) for name, expr in given.items()}
     if not arguments.complete or arguments.more or arguments.conditions or from_command_line(arguments):
+        return False
+    if any(isinstance(values.get(name), Unknown) for name in _WHEN):
         return False
     evaluates, saves = _strategy(values.get("eval_strategy")), _strategy(values.get("save_strategy", "steps"))
     if evaluates not in ("steps", "epoch") or values.get("eval_delay"):

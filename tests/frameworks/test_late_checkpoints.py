@@ -52,6 +52,9 @@ def late(text: str, root: Path, **parts: str) -> bool:
         ('eval_strategy="epoch", save_strategy="epoch", eval_delay=2', False),
         ('save_strategy="no"', False),  # nothing is evaluated
         ('eval_strategy="epoch", save_strategy=kept', False),
+        ('eval_strategy="steps", eval_steps=kept', False),
+        ('eval_strategy="steps", eval_steps=100, save_steps=kept', False),
+        ('eval_strategy="epoch", save_strategy="epoch", eval_delay=kept', False),
         ('**options, save_strategy="no", eval_strategy="epoch"', False),
     ],
 )
