@@ -76,8 +76,8 @@ def test_arrays_in_groups(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("import numpy\nnumpy.load('x.npy')", "--array 'x.npy=256x17'"),
-        pytest.param("import h5py\nh5py.File('x.h5', 'r')['lr']", "--array 'x.h5:lr=256x17'", marks=pytest.mark.slow),
+        ("import numpy\nnumpy.load('x.npy')", "--array 'x.npy=300x17'"),
+        pytest.param("import h5py\nh5py.File('x.h5', 'r')['lr']", "--array 'x.h5:lr=300x17'", marks=pytest.mark.slow),
     ],
 )
 def test_other_arrays_are_named(tmp_path: Path, line: str, words: str) -> None:
