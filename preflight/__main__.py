@@ -16,6 +16,14 @@ of one file makes 100,000, and one collection of them takes 30 ms."""
 
 def main(as_module: bool = False) -> None:
     """The console script. `as_module`: Python has put the current directory on the path, for `python -m`."""
+    try:
+        _start(as_module)
+    except KeyboardInterrupt:  # while modules are imported; `preflight.cli` says it of all that comes later
+        sys.stderr.write("preflight: interrupted\n")
+        sys.exit(130)
+
+
+def _start(as_module: bool) -> None:
     import_path.leave_checked_trees_out(sys.argv[1:], as_module)
     gc.set_threshold(*GARBAGE)
     kept = None

@@ -9,6 +9,7 @@ import pytest
 from command_line import FITTING, PROGRAM, SWEEP, Command, Raises, Run, TooLarge, fake_engine
 from folders import Write
 
+from preflight import __main__ as entry
 from preflight import cli
 
 # --- exit status ----------------------------------------------------------------------------------------------------
@@ -241,3 +242,16 @@ def test_a_group_without_a_command_shows_its_help(group: list[str], capfd: pytes
     assert lines[0].startswith("Usage: preflight")
     assert "Commands:" in lines
     assert not any("Error" in one for one in lines)
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("preflight.system.import_path.leave_checked_trees_out", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "preflight: interrupted\n"
