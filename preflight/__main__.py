@@ -19,7 +19,9 @@ def main(as_module: bool = False) -> None:
     try:
         _start(as_module)
     except KeyboardInterrupt:  # while modules are imported; `preflight.cli` says it of all that comes later
-        sys.stderr.write("preflight: interrupted\n")
+        from preflight.reports.streams import complain
+
+        complain("preflight: interrupted")
         sys.exit(130)
 
 
