@@ -108,8 +108,7 @@ def repositories() -> str:
 
     some, bounds, of = count(*_FIGURES), count("a lower bound"), count("launch files")
     return (
-        f"On public repositories that were labelled before their first run, {some} of {of} launch files\n({some / of:.0%}) "
-        f"get a figure today, and {bounds} ({bounds / of:.0%}) a lower bound or figures for a few values.\n"
+        f"In public repositories labelled before any run, {some} of {of} launch files get a figure, {bounds} bounds.\n"
     )
 
 
