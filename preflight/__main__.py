@@ -16,8 +16,9 @@ of one file makes 100,000, and one collection of them takes 30 ms."""
 
 def main(as_module: bool = False) -> None:
     """The console script. `as_module`: Python has put the current directory on the path, for `python -m`."""
+    import_path.leave_checked_trees_out(sys.argv[1:], as_module)
     try:
-        _start(as_module)
+        _start()
     except KeyboardInterrupt:  # while modules are imported; `preflight.cli` says it of all that comes later
         from preflight.reports.streams import complain
 
@@ -25,8 +26,7 @@ def main(as_module: bool = False) -> None:
         sys.exit(130)
 
 
-def _start(as_module: bool) -> None:
-    import_path.leave_checked_trees_out(sys.argv[1:], as_module)
+def _start() -> None:
     gc.set_threshold(*GARBAGE)
     kept = None
     if sys.argv[1:2] == ["check"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 import pytest
 from command_line import FITTING, PROGRAM, SWEEP, Command, Raises, Run, TooLarge, fake_engine
@@ -250,7 +251,8 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("preflight.system.import_path.leave_checked_trees_out", interrupted)
+    monkeypatch.setattr(sys, "argv", ["preflight", "model", "list"])
+    monkeypatch.setattr("preflight.cli.main", interrupted)
     with pytest.raises(SystemExit) as ended:
         entry.main()
     assert ended.value.code == 130
