@@ -143,8 +143,11 @@ class Step(nn.Module):
 
 
 def _until_backward(reader: Reader, body: list[ast.stmt], frame: Frame) -> torch.Tensor | None:
-    """Follow the statements of a round up to its backward pass; the loss. A statement that is not known leaves the
-    names that it gives values to unknown, if it does not run the model."""
+    """Follow the statements of a round up to its backward pass; the loss.
+
+    A statement that is not known leaves the names that it gives values to unknown. It ends the reading if it runs the
+    model, or gives a tensor to what may be another one.
+    """
     for statement in body:
         ends = _backward_in(statement)
         if ends is not None and isinstance(statement, ast.Expr):
@@ -162,7 +165,7 @@ def _until_backward(reader: Reader, body: list[ast.stmt], frame: Frame) -> torch
         try:
             how, _ = execute(reader, statement, frame)
         except Stopped as stopped:
-            if _runs_model(statement, frame):
+            if _runs_model(statement, frame) or _takes_tensor(statement, frame):
                 raise
             why = str(stopped)
             for node in ast.walk(statement):
@@ -209,6 +212,24 @@ def _runs_model(statement: ast.stmt, frame: Frame) -> bool:
         if isinstance(call, ast.Call)
         for node in ast.walk(call)
     )
+
+
+_OF_TENSORS = frozenset({"size", "shape", "item", "numel", "dim", "ndim", "device", "dtype"})
+"""Attributes that are no tensors: `meter.update(loss.item(), x.size(0))` gives numbers to a meter."""
+
+
+def _takes_tensor(statement: ast.stmt, frame: Frame) -> bool:
+    """Whether a call of a statement gets a tensor: a teacher, say, whose weights and activations nobody counted."""
+
+    def names_tensor(node: ast.AST) -> bool:
+        if isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS:
+            return False
+        if isinstance(node, ast.Name):
+            return isinstance(frame.variables.get(node.id), torch.Tensor)
+        return any(map(names_tensor, ast.iter_child_nodes(node)))
+
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(names_tensor(one) for call in calls for one in (*call.args, *call.keywords))
 
 
 def value_of(reader: Reader, template: Any, given: dict[str, Any], special: Any = None) -> Any:

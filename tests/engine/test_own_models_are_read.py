@@ -100,3 +100,22 @@ def test_a_device_and_arguments_of_the_loader_that_a_condition_chooses(
     found = result.space.worst.estimates.device
     assert found is not None
     assert found.lower_bound != read
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("taught = teacher(x)", False),  # a model that nobody knows has weights and activations, too
+        ("meter.update(x.size(0))", True),
+    ],
+)
+def test_a_statement_that_is_not_read_may_not_run_another_model(
+    line: str, read: bool, project: Write, tmp_path: Path
+) -> None:
+    made = 'teacher = torch.load("t.pt").to(device)\nmeter = Meter()\nfor x, y'
+    text = CHOSEN.replace("MORE", "").replace("for x, y", made).replace("    loss =", f"    {line}\n    loss =")
+    (result,) = analysed(project, tmp_path, text).studies
+    found = result.space.worst.estimates.device
+    assert found is not None
+    assert found.lower_bound != read
+    assert (found.verdict == "fits") == read
